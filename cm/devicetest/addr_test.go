@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -9,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +15,11 @@ import (
 // linkLocal returns the link-local address of the device, with its zone.
 func linkLocal(t *testing.T) netip.Addr {
 	t.Helper()
-	for _, a := range must(must(net.InterfaceByName(netdev))(t).Addrs())(t) {
+	addrs := must(machine.InterfaceAddrs())(t)
+	if !inMemory {
+		addrs = must(must(net.InterfaceByName(netdev))(t).Addrs())(t)
+	}
+	for _, a := range addrs {
 		ip := netip.MustParsePrefix(a.String()).Addr()
 		if ip.Is6() && ip.IsLinkLocalUnicast() {
 			return ip.WithZone(netdev)
@@ -28,6 +31,7 @@ func linkLocal(t *testing.T) netip.Addr {
 
 // TestDeviceZone connects over link-local addresses, which need a zone.
 func TestDeviceZone(t *testing.T) {
+	begin(t)
 	ip := linkLocal(t)
 	waitGID(t, ip.WithZone(""))
 	l := listenAt(t, netip.AddrPortFrom(ip, 0).String(), nil)
@@ -43,7 +47,7 @@ func TestDeviceZone(t *testing.T) {
 	}
 	carries(t, client.ID().ID, server.ID().ID, "over a link")
 
-	index := must(net.InterfaceByName(netdev))(t).Index
+	index := must(machine.InterfaceIndex(netdev))(t)
 	numbered := listenAt(t, netip.AddrPortFrom(ip.WithZone(itoa(index)), 0).String(), nil)
 	if numbered.Addr().Addr() != ip {
 		t.Errorf("listening at %v, want %v", numbered.Addr(), ip)
@@ -56,6 +60,7 @@ func TestDeviceZone(t *testing.T) {
 
 // TestDeviceAnyAddress listens on all addresses, of both families or of one.
 func TestDeviceAnyAddress(t *testing.T) {
+	begin(t)
 	needV6(t)
 	for _, test := range []struct {
 		host   string
@@ -94,6 +99,7 @@ func TestDeviceAnyAddress(t *testing.T) {
 // TestDeviceNoSuchAddress uses addresses that do not belong to the machine or do not
 // lead to an RDMA device.
 func TestDeviceNoSuchAddress(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	_, err := cm.Listen("10.9.0.77:0", nil)
 	isError(t, err, []error{uverbs.ErrNoDevice, unix.EADDRNOTAVAIL}, "bind 10.9.0.77:0", "rdma link")
@@ -110,6 +116,7 @@ func TestDeviceNoSuchAddress(t *testing.T) {
 // TestDeviceSilentNeighbour resolves an address that does not reply. The resolution
 // ends after its timeout, or with the context.
 func TestDeviceSilentNeighbour(t *testing.T) {
+	begin(t)
 	d := newDevice(t, 1)
 	ctx := limit(t)
 	to := at(d.ip.String(), 4000)
@@ -134,6 +141,7 @@ func TestDeviceSilentNeighbour(t *testing.T) {
 
 // TestDeviceNobodyListens dials a port that no program listens on.
 func TestDeviceNobodyListens(t *testing.T) {
+	begin(t)
 	_, err := cm.Dial(limit(t), deviceIP+":4000", nil)
 	isError(t, err, []error{cm.ErrRejected, unix.ECONNREFUSED}, deviceIP+":4000", "no program listens")
 	rejected(t, err, cm.RejectInvalidServiceID, "")

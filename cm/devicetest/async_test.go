@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -15,6 +13,7 @@ import (
 // TestDeviceAsync runs all steps with two ids on one channel, and checks the order and
 // the fields of each event.
 func TestDeviceAsync(t *testing.T) {
+	begin(t)
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
 		t.Run(name, func(t *testing.T) {
 			needV6(t)

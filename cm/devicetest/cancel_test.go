@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -105,6 +103,15 @@ func withdrawn(err error) bool {
 	return errors.Is(err, cm.ErrRejected) || errors.Is(err, cm.ErrDisconnected)
 }
 
+// gone checks the error of a side whose peer was killed.
+func gone(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, context.DeadlineExceeded) || !withdrawn(err) && !errors.Is(err, uverbs.WCWRFlushErr) &&
+		!errors.Is(err, uverbs.WCRetryExcErr) {
+		t.Errorf("the peer was killed: %v", err)
+	}
+}
+
 func isDone(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -117,6 +124,7 @@ func isDone(c <-chan struct{}) bool {
 // TestDeviceDialCut ends the context of Dial at each of its checks, and checks that no object of the connection
 // remains.
 func TestDeviceDialCut(t *testing.T) {
+	begin(t)
 	now := leavesNothing(t)
 	l, stop := service(t)
 	const most = 40
@@ -138,6 +146,7 @@ func TestDeviceDialCut(t *testing.T) {
 
 // TestDeviceDialEnded checks that Dial with a context that has ended creates no connection.
 func TestDeviceDialEnded(t *testing.T) {
+	begin(t)
 	l, stop := service(t)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(limit(t))
@@ -153,6 +162,7 @@ func TestDeviceDialEnded(t *testing.T) {
 
 // TestDeviceDialCutAnywhere ends the context of Dial at a random time.
 func TestDeviceDialCutAnywhere(t *testing.T) {
+	begin(t)
 	now := leavesNothing(t)
 	l, stop := service(t)
 	start := time.Now()
@@ -179,6 +189,7 @@ func TestDeviceDialCutAnywhere(t *testing.T) {
 // TestDeviceAcceptCut ends the context of Accept at each of its checks, while a client
 // dials.
 func TestDeviceAcceptCut(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	now := leavesNothing(t)
 	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: small()}))(t)
@@ -233,6 +244,7 @@ func drain(t *testing.T, l *cm.Listener) {
 // TestDeviceCallsCut ends the contexts of the other waits, and checks that the id can be closed and that no objects
 // remain.
 func TestDeviceCallsCut(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(errCut)
@@ -258,6 +270,7 @@ func TestDeviceCallsCut(t *testing.T) {
 
 // TestDeviceCloseListenerWithRequests checks that waiting requests are rejected when their listener is closed.
 func TestDeviceCloseListenerWithRequests(t *testing.T) {
+	begin(t)
 	now := leavesNothing(t)
 	const clients = 8
 	for range 4 {
@@ -286,6 +299,7 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 
 // TestDeviceAcceptWithdrawn disconnects the client before its request is accepted.
 func TestDeviceAcceptWithdrawn(t *testing.T) {
+	begin(t)
 	k, server := newTalk(t), newTalk(t)
 	_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))
 	request := func() *cm.ID {

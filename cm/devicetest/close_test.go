@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -19,6 +17,7 @@ import (
 
 // TestDeviceCloseTwice checks that every Close is idempotent, and that a channel with ids stays open.
 func TestDeviceCloseTwice(t *testing.T) {
+	begin(t)
 	now := leavesNothing(t)
 	k := must(cm.NewEventChannel())(t)
 	i := must(k.CreateID(cm.PSTCP))(t)
@@ -43,6 +42,7 @@ func TestDeviceCloseTwice(t *testing.T) {
 
 // TestDeviceUseAfterClose checks that every call on a closed object returns ErrClosed.
 func TestDeviceUseAfterClose(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	k := must(cm.NewEventChannel())(t)
 	i := must(k.CreateID(cm.PSTCP))(t)
@@ -129,6 +129,7 @@ func racing(t *testing.T, ctx context.Context, uses []func() error, end func() e
 
 // TestDeviceCloseRaceConn closes a connection during sends, receives and waits.
 func TestDeviceCloseRaceConn(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	now := leavesNothing(t)
 	for range 10 {
@@ -153,6 +154,7 @@ func TestDeviceCloseRaceConn(t *testing.T) {
 
 // TestDeviceCloseRaceListener closes a listener during Accept, while clients connect.
 func TestDeviceCloseRaceListener(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	now := leavesNothing(t)
 	for range 10 {
@@ -186,6 +188,7 @@ func TestDeviceCloseRaceListener(t *testing.T) {
 
 // TestDeviceCloseRaceID closes an id during commands, and its channel during Next.
 func TestDeviceCloseRaceID(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	now := leavesNothing(t)
 	for range 20 {
@@ -208,6 +211,7 @@ func TestDeviceCloseRaceID(t *testing.T) {
 
 // TestDeviceCloseRaceSync closes a SyncID during its calls.
 func TestDeviceCloseRaceSync(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	now := leavesNothing(t)
 	l := must(cm.Listen(deviceIP+":0", nil))(t)

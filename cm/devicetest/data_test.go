@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -49,6 +47,7 @@ func carried(t *testing.T, got, want []byte, room int) {
 // TestDevicePrivateData sends private data of the maximum size in both directions: "limited to 56 bytes for
 // RDMA_PS_TCP" (rdma_connect(3)), "limited to 196 bytes for RDMA_PS_TCP" (rdma_accept(3)).
 func TestDevicePrivateData(t *testing.T) {
+	begin(t)
 	for _, n := range [][2]int{{0, 0}, {1, 2}, {connectMax, acceptMax}} {
 		request, reply := data(n[0]), data(n[1])
 		k := newTalk(t)
@@ -74,6 +73,7 @@ func TestDevicePrivateData(t *testing.T) {
 // TestDeviceTooMuchDataToAccept checks that the connection fails because the QP has already been moved, and that
 // nothing else happens.
 func TestDeviceTooMuchDataToAccept(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	for _, n := range []int{acceptMax + 1, 255, 256} {
@@ -91,6 +91,7 @@ func TestDeviceTooMuchDataToAccept(t *testing.T) {
 // TestDeviceReject sends private data with a rejection: "the specified data will be passed to the remote side"
 // (rdma_reject(3)).
 func TestDeviceReject(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	for _, n := range []int{0, 1, rejectMax} {
@@ -116,6 +117,7 @@ func TestDeviceReject(t *testing.T) {
 
 // TestDeviceRejectSync checks that the error of Dial has the peer's private data.
 func TestDeviceRejectSync(t *testing.T) {
+	begin(t)
 	l := listenAt(t, deviceIP+":0", nil)
 	ctx := limit(t)
 	answered := async(func() (int, error) {
@@ -149,6 +151,7 @@ func TestDeviceRejectSync(t *testing.T) {
 // TestDeviceECE sends the vendor's options in both directions: "get ECE parameters as were received from the
 // communication peer" (rdma_get_remote_ece(3)).
 func TestDeviceECE(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	const vendor = 0x02c9

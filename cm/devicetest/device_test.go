@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -26,6 +24,9 @@ type device struct {
 // network.
 func newDevice(t *testing.T, n int) device {
 	t.Helper()
+	if inMemory { // the only device
+		return device{rdmaDevice(), netdev, netip.MustParseAddr(deviceIP)}
+	}
 	d := device{"rxe" + itoa(n), "d" + itoa(n), netip.AddrFrom4([4]byte{10, 9, byte(n), 1})}
 	if err := rtnetlink.AddDummy(d.netdev); err != nil && !errors.Is(err, unix.EEXIST) {
 		t.Fatal(err)
@@ -41,6 +42,15 @@ func newDevice(t *testing.T, n int) device {
 		}
 	})
 	return d
+}
+
+// remove removes the device.
+func (d device) remove() error {
+	if inMemory {
+		memory().RemoveDevice()
+		return nil
+	}
+	return nldev.DeleteLink(d.name)
 }
 
 // needARP makes a dummy network interface resolve its neighbors.
@@ -68,6 +78,7 @@ func (d device) find(t *testing.T) uverbs.Device {
 // TestDeviceList checks Devices: "Callers can use this routine to allocate resources on specific RDMA devices that will
 // be shared across multiple rdma_cm_id's" (rdma_get_devices(3)).
 func TestDeviceList(t *testing.T) {
+	begin(t)
 	d := newDevice(t, 1)
 	list := must(cm.Devices())(t)
 	closing(t, list)
@@ -104,6 +115,7 @@ func TestDeviceList(t *testing.T) {
 
 // TestDeviceBrokenDevice checks that the other devices can still be used if one cannot be opened.
 func TestDeviceBrokenDevice(t *testing.T) {
+	begin(t)
 	d := newDevice(t, 1)
 	node := d.find(t).Node
 	check(t, os.Rename(node, node+".away"))
@@ -130,6 +142,7 @@ func TestDeviceBrokenDevice(t *testing.T) {
 // TestDeviceRemoval removes the device while ids use it, and checks that each reports this and that the device is
 // closed with the last id.
 func TestDeviceRemoval(t *testing.T) {
+	begin(t)
 	d := newDevice(t, 1)
 	k := newTalk(t)
 	l, to := k.listen(t, cm.PSTCP, netip.AddrPortFrom(d.ip, 0))
@@ -140,7 +153,7 @@ func TestDeviceRemoval(t *testing.T) {
 	check(t, waiting.Listen(0))
 	accepted := async(func() (error, error) { return second(waiting.GetRequest(k.ctx)), nil })
 
-	removed := async(func() (int, error) { return 0, nldev.DeleteLink(d.name) })
+	removed := async(func() (int, error) { return 0, d.remove() })
 	told := map[*cm.ID]bool{}
 	for len(told) < 3 {
 		e := must(k.Next(k.ctx))(t)

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -30,6 +28,7 @@ func pairOf(t *testing.T, server, client *cm.Options) (s, c *cm.Conn) {
 // TestDeviceListenLoopback checks that Listen returns an error for a loopback address, since the kernel serves all
 // addresses for an id that is bound to one. An empty host dials this machine.
 func TestDeviceListenLoopback(t *testing.T) {
+	begin(t)
 	_, err := cm.Listen("127.0.0.1:0", nil)
 	isError(t, err, []error{uverbs.ErrNoDevice}, "127.0.0.1:0", "loopback")
 	ctx := limit(t)
@@ -46,6 +45,7 @@ func TestDeviceListenLoopback(t *testing.T) {
 
 // TestDeviceDialReuseAddr dials several connections from one port.
 func TestDeviceDialReuseAddr(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	l := must(cm.Listen(deviceIP+":0", nil))(t)
 	closing(t, l)
@@ -66,6 +66,7 @@ func TestDeviceDialReuseAddr(t *testing.T) {
 // TestDeviceNoReads checks that rxe refuses to post a READ on a connection without READs. The READ would never
 // complete.
 func TestDeviceNoReads(t *testing.T) {
+	begin(t)
 	none := &cm.Options{Param: &cm.ConnParam{InitiatorDepth: cm.NoReads}}
 	_, c := pairOf(t, nil, none)
 	mr := must(c.AllocMsgs(8))(t)
@@ -86,6 +87,7 @@ func TestDeviceNoReads(t *testing.T) {
 // TestDeviceReceiverNotReady checks that a send waits for a receive as RNRRetryCount allows. On rxe it also uses up
 // RetryCount, unless that is 7.
 func TestDeviceReceiverNotReady(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	few := &cm.ConnParam{RetryCount: 1}
 	_, breaks := pairOf(t, &cm.Options{Param: few}, &cm.Options{Param: few})
@@ -105,6 +107,7 @@ func TestDeviceReceiverNotReady(t *testing.T) {
 
 // TestDeviceECEAgreed checks that both ends of a connection have the same options, if the device has any.
 func TestDeviceECEAgreed(t *testing.T) {
+	begin(t)
 	s, c := pairOf(t, nil, nil)
 	mine, err := c.QP().QueryECE()
 	if errors.Is(err, uverbs.ErrNotSupported) {
@@ -123,6 +126,7 @@ func TestDeviceECEAgreed(t *testing.T) {
 
 // TestDevicePath checks that QPConfig.Path is set in the QP.
 func TestDevicePath(t *testing.T) {
+	begin(t)
 	o := &cm.Options{QP: uverbs.QPConfig{Path: uverbs.PathConfig{TrafficClass: 104, FlowLabel: 0x12345}}}
 	s, c := pairOf(t, o, o)
 	for _, q := range []*uverbs.QP{s.QP(), c.QP()} {
@@ -135,6 +139,7 @@ func TestDevicePath(t *testing.T) {
 // TestDeviceOwnPD checks that connections with separate PDs cannot access each other's memory, and that no objects
 // remain after a dial that fails after Setup.
 func TestDeviceOwnPD(t *testing.T) {
+	begin(t)
 	o := &cm.Options{OwnPD: true, Setup: func(c *cm.Conn) error {
 		mr, err := c.AllocWrite(64)
 		if err == nil {

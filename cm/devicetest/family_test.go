@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -14,6 +12,7 @@ import (
 
 // TestDeviceGetAddrInfo looks up the cases that rdma_getaddrinfo(3) lists.
 func TestDeviceGetAddrInfo(t *testing.T) {
+	begin(t)
 	hosts(t, deviceIP+" rnode", deviceV6+" rnode")
 	four, six := at(deviceIP, 4000), at(deviceV6, 4000)
 	rc := func(f cm.Family, dst netip.AddrPort) cm.AddrInfo {
@@ -86,6 +85,7 @@ func TestDeviceGetAddrInfo(t *testing.T) {
 // TestDevicePortSpaceIB checks PSIB: "Provides for any IB services (UD, UC, RC, XRC, etc.)" (rdma_create_id(3)). rxe
 // supports it with IP addresses.
 func TestDevicePortSpaceIB(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSIB, at(deviceIP, 0))
 	client := k.id(t, cm.PSIB)
@@ -111,6 +111,7 @@ func TestDevicePortSpaceIB(t *testing.T) {
 
 // TestDevicePortSpaces checks that IPoIB needs an InfiniBand device, and that unknown port spaces are refused.
 func TestDevicePortSpaces(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	isError(t, k.id(t, cm.PSIPoIB).Bind(at(deviceIP, 0)), []error{unix.EINVAL})
 	_, err := k.CreateID(77)

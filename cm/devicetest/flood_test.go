@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -76,6 +74,7 @@ func (m *mob) leave() {
 // after the other, the peers would delay the clients for hours. The test checks that the listener's objects are limited
 // and that none remain.
 func TestDeviceFlood(t *testing.T) {
+	begin(t)
 	const clients = 20
 	crowd := 400
 	if os.Getenv("GOVERBS_SOAK_ROUNDS") != "" {

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -13,6 +11,7 @@ import (
 
 // TestDeviceIBAddresses connects by GID (AF_IB), which is for InfiniBand. On Ethernet no device has such an address.
 func TestDeviceIBAddresses(t *testing.T) {
+	begin(t)
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	port := must(dev.QueryPort(1))(t)
 	gids := must(dev.GIDs(1))(t)

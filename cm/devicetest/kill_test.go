@@ -82,15 +82,6 @@ func stop(step string) {
 	}
 }
 
-// gone checks the error of a side whose peer was killed.
-func gone(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, context.DeadlineExceeded) || !withdrawn(err) && !errors.Is(err, uverbs.WCWRFlushErr) &&
-		!errors.Is(err, uverbs.WCRetryExcErr) {
-		t.Errorf("the peer was killed: %v", err)
-	}
-}
-
 // TestDeviceClientKilled kills a client at each step, and checks that the listener continues and that calls on the
 // connection return an error.
 func TestDeviceClientKilled(t *testing.T) {

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -46,10 +44,14 @@ func silent(t testing.TB, i *cm.ID) {
 
 // TestDeviceMulticast checks that "After the join operation completes, if a QP is associated with the rdma_cm_id, it is
 // automatically attached to the multicast group" (rdma_join_multicast(3)), and that Leave detaches it.
-func TestDeviceMulticast(t *testing.T) { throughGroup(t, deviceIP, "239.1.2.3") }
+func TestDeviceMulticast(t *testing.T) {
+	begin(t)
+	throughGroup(t, deviceIP, "239.1.2.3")
+}
 
 // TestDeviceMulticast6 checks the same with IPv6.
 func TestDeviceMulticast6(t *testing.T) {
+	begin(t)
 	needV6(t)
 	const group = "ff0e::9:3"
 	_, err := cm.JoinMulticast(limit(t), group, &cm.Options{LocalAddr: at(deviceV6, 0)})
@@ -106,6 +108,7 @@ func toGroup(t testing.TB, from *cm.ID, where cm.UDParam, text string, others ..
 // TestDeviceMulticastSendOnly checks that "When "Send Only Full Member" is used the QP will not be attached to the MCG"
 // (rdma_join_multicast_ex(3)).
 func TestDeviceMulticastSendOnly(t *testing.T) {
+	begin(t)
 	const group = "239.1.2.4"
 	k := newTalk(t)
 	sender, receiver := k.member(t, deviceIP), k.member(t, deviceIP)
@@ -126,6 +129,7 @@ func TestDeviceMulticastSendOnly(t *testing.T) {
 
 // TestDeviceMulticastGroups joins several groups with one id, and checks that Close leaves them.
 func TestDeviceMulticastGroups(t *testing.T) {
+	begin(t)
 	before := kernelObjects(t)
 	k := newTalk(t)
 	i, sender := k.member(t, deviceIP), k.member(t, deviceIP)
@@ -157,6 +161,7 @@ func TestDeviceMulticastGroups(t *testing.T) {
 
 // TestDeviceMulticastBad uses addresses that are not groups, and ids that cannot join.
 func TestDeviceMulticastBad(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	i := k.id(t, cm.PSUDP)
 	group := netip.MustParseAddr("239.1.2.8")
@@ -175,6 +180,7 @@ func TestDeviceMulticastBad(t *testing.T) {
 
 // TestDeviceGroup joins with one call.
 func TestDeviceGroup(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	o := &cm.Options{LocalAddr: at(deviceIP, 0), QP: small()}
 	const group = "239.1.2.10"
@@ -195,6 +201,7 @@ func TestDeviceGroup(t *testing.T) {
 
 // TestDeviceGroupBad uses a wrong address and a context that has ended.
 func TestDeviceGroupBad(t *testing.T) {
+	begin(t)
 	_, err := cm.JoinMulticast(limit(t), deviceIP, nil)
 	isError(t, err, []error{uverbs.ErrInvalid}, "not a multicast address")
 	ctx, cancel := context.WithCancelCause(limit(t))

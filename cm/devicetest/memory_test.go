@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -46,6 +44,7 @@ func unharmed(t *testing.T, all []*uverbs.MR) {
 // TestDeviceCloseMRUnderRecv closes the MR of a posted receive: "The buffer must remain registered until the receive
 // completes" (rdma_post_recv(3)). The test checks that the receive fails and that no other memory is written.
 func TestDeviceCloseMRUnderRecv(t *testing.T) {
+	begin(t)
 	for name, register := range map[string]func(*cm.ID, []byte) (*uverbs.MR, error){
 		"allocated":  func(i *cm.ID, b []byte) (*uverbs.MR, error) { return i.AllocMsgs(len(b)) },
 		"registered": func(i *cm.ID, b []byte) (*uverbs.MR, error) { return i.RegMsgs(b) },
@@ -80,6 +79,7 @@ func TestDeviceCloseMRUnderRecv(t *testing.T) {
 // TestDeviceCloseMRUnderRead closes the target of an outstanding READ: "the buffers
 // must remain registered until the read completes" (rdma_post_read(3)).
 func TestDeviceCloseMRUnderRead(t *testing.T) {
+	begin(t)
 	const size = 64 << 10
 	failed := 0
 	for range 8 {
@@ -104,6 +104,7 @@ func TestDeviceCloseMRUnderRead(t *testing.T) {
 // TestDeviceCloseMRUnderWrite closes the MR that the peer writes to: "The remote buffer
 // must always be registered" (rdma_post_write(3)).
 func TestDeviceCloseMRUnderWrite(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	sink := must(child.AllocWrite(4096))(t)
@@ -120,6 +121,7 @@ func TestDeviceCloseMRUnderWrite(t *testing.T) {
 // TestDeviceMROutlivesID checks that the device stays open for an MR and is closed with it: "Users must deregister all
 // registered memory before the protection domain can be destroyed" (rdma_dereg_mr(3)).
 func TestDeviceMROutlivesID(t *testing.T) {
+	begin(t)
 	before := kernelObjects(t)
 	i := must(cm.NewID(cm.PSTCP))(t)
 	check(t, i.Bind(at(deviceIP, 0)))

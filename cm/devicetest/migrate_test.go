@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -13,6 +11,7 @@ import (
 // TestDeviceMigrate checks that Migrate "migrates a communication identifier to the specified event channel and moves
 // any pending events" (rdma_migrate_id(3)).
 func TestDeviceMigrate(t *testing.T) {
+	begin(t)
 	a, b := newTalk(t), newTalk(t)
 	_, to := a.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client := a.id(t, cm.PSTCP)
@@ -46,6 +45,7 @@ func TestDeviceMigrate(t *testing.T) {
 // parameter is NULL, the specified rdma_cm_id will be placed into synchronous operation
 // mode" (rdma_migrate_id(3)).
 func TestDeviceMigrateSync(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	l := must(cm.NewID(cm.PSTCP))(t)
 	closing(t, l)
@@ -87,6 +87,7 @@ func TestDeviceMigrateSync(t *testing.T) {
 // TestDeviceMigrateWaiting migrates a SyncID while one of its calls waits, and with an
 // event that no call has waited for.
 func TestDeviceMigrateWaiting(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	s := must(cm.NewID(cm.PSTCP))(t)
 	closing(t, s)
@@ -114,6 +115,7 @@ func TestDeviceMigrateWaiting(t *testing.T) {
 
 // TestDeviceMigrateListener checks that an id that listens, and its requests, cannot be moved.
 func TestDeviceMigrateListener(t *testing.T) {
+	begin(t)
 	a, b := newTalk(t), newTalk(t)
 	listener, to := a.listen(t, cm.PSTCP, at(deviceIP, 0))
 	isError(t, listener.Migrate(b.EventChannel), []error{uverbs.ErrInvalid}, "before Listen")
@@ -125,6 +127,7 @@ func TestDeviceMigrateListener(t *testing.T) {
 // TestDeviceMigrateUnderEvents moves an id back and forth while its connection ends, and checks that the event arrives
 // once.
 func TestDeviceMigrateUnderEvents(t *testing.T) {
+	begin(t)
 	for round := range 20 {
 		server, a, b := newTalk(t), newTalk(t), newTalk(t)
 		_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -19,6 +17,7 @@ import (
 // TestDeviceReuseAddr checks SetReuseAddr: "This will allow other users to bind to that same address"
 // (rdma_set_option(3)). Without it the port is in use. With it, a second id still cannot listen on the same address.
 func TestDeviceReuseAddr(t *testing.T) {
+	begin(t)
 	needV6(t)
 	l := listenAt(t, deviceIP+":0", nil)
 	_, err := cm.Listen(l.Addr().String(), nil)
@@ -55,6 +54,7 @@ func TestDeviceReuseAddr(t *testing.T) {
 // TestDeviceAFOnly checks that one port can have a listener of each family: "Set IPV6_V6ONLY socket"
 // (rdma_set_option(3)).
 func TestDeviceAFOnly(t *testing.T) {
+	begin(t)
 	needV6(t)
 	six := listenAt(t, "[::]:0", &cm.Options{V6Only: true})
 	port := six.Addr().Port()
@@ -71,6 +71,7 @@ func TestDeviceAFOnly(t *testing.T) {
 // TestDeviceTOS checks that the type of service becomes the traffic class in the QP's address vector: "Specify the
 // quality of service provided by a connection" (rdma_set_option(3)).
 func TestDeviceTOS(t *testing.T) {
+	begin(t)
 	const tos = 0x48
 	client, server := connect(t, listenAt(t, deviceIP+":0", nil), &cm.Options{TOS: tos})
 	for name, c := range map[string]*cm.Conn{"client": client, "server": server} {
@@ -88,6 +89,7 @@ func TestDeviceTOS(t *testing.T) {
 // TestDeviceAckTimeout checks the QP's timeout: "The value calculated according to the formula 4.096 * 2^(ack_timeout)
 // usec" (rdma_set_option(3)).
 func TestDeviceAckTimeout(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client := k.id(t, cm.PSTCP)
@@ -112,6 +114,7 @@ func TestDeviceAckTimeout(t *testing.T) {
 
 // TestDeviceOptionsTooLate sets options in a state in which they are refused.
 func TestDeviceOptionsTooLate(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	i, _ := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	isError(t, i.SetAFOnly(true), []error{uverbs.ErrInvalid}, "before Bind")
@@ -130,6 +133,7 @@ func TestDeviceOptionsTooLate(t *testing.T) {
 // TestDeviceSetPaths sets the result of Paths of one id as the route of another: "Set IB path record data"
 // (rdma_set_option(3)).
 func TestDeviceSetPaths(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	known := k.id(t, cm.PSTCP)
@@ -162,6 +166,7 @@ func TestDeviceSetPaths(t *testing.T) {
 // TestDeviceBacklog checks that the kernel queues as many requests as the backlog allows. It drops others, and their
 // senders retry after some seconds.
 func TestDeviceBacklog(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	l := k.id(t, cm.PSTCP)
 	check(t, l.Bind(at(deviceIP, 0)))
@@ -177,6 +182,7 @@ func TestDeviceBacklog(t *testing.T) {
 
 // TestDeviceBacklogSync checks that a Listener also limits requests that are not accepted.
 func TestDeviceBacklogSync(t *testing.T) {
+	begin(t)
 	l := listenAt(t, deviceIP+":0", &cm.Options{Backlog: 2})
 	waiting(t, l.Addr(), 2, func(ctx context.Context) (*cm.ID, error) {
 		r, err := l.Request(ctx)
@@ -217,6 +223,9 @@ func waiting(t *testing.T, to netip.AddrPort, backlog int, take func(context.Con
 // messages returns the number of received messages of a kind, as the connection manager counts them.
 func messages(t *testing.T, kind string) int {
 	t.Helper()
+	if inMemory {
+		return memory().Messages(kind)
+	}
 	b := must(os.ReadFile("/sys/class/infiniband/" + rdmaDevice() + "/ports/1/cm_rx_msgs/" + kind))(t)
 	return must(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }

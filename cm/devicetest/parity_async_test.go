@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (

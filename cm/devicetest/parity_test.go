@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -8,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -22,6 +19,7 @@ import (
 // order on both sides, and the same checks. docs/parity.md has the results of both. The two processes of a Python test
 // are goroutines here.
 func TestDeviceRDMACM(t *testing.T) {
+	begin(t)
 	for _, test := range []struct {
 		name string
 		play func(*player)
@@ -92,7 +90,7 @@ func TestDeviceRDMACM(t *testing.T) {
 // hasAddress skips tests that need an IP address on an InfiniBand port.
 func hasAddress(t testing.TB) {
 	t.Helper()
-	c := must(uverbs.Open(os.Getenv(features.EnvDevice)))(t)
+	c := must(uverbs.Open(rdmaDevice()))(t)
 	defer func() { check(t, c.Close()) }()
 	if l := must(c.QueryPort(1))(t).LinkLayer; l != uverbs.LinkEthernet {
 		features.Missing(t, features.EthernetIB, fmt.Errorf("the link layer is %v", l))

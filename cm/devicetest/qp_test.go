@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -59,6 +57,7 @@ func (o outside) done(t *testing.T, wrID uint64) {
 // TestDeviceExternalQP connects with QPs that the ids have not created: "If a QP has not been created on the
 // rdma_cm_id, this function should be called by the active side to complete the connection" (rdma_establish(3)).
 func TestDeviceExternalQP(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client := k.id(t, cm.PSTCP)
@@ -112,6 +111,7 @@ func TestDeviceExternalQP(t *testing.T) {
 
 // TestDeviceExternalQPSync checks that Connect of a SyncID without a QP returns after the response.
 func TestDeviceExternalQPSync(t *testing.T) {
+	begin(t)
 	l := listenAt(t, deviceIP+":0", nil)
 	ctx := limit(t)
 	accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
@@ -140,6 +140,7 @@ func TestDeviceExternalQPSync(t *testing.T) {
 
 // TestDeviceOwnEverything uses a Context, a PD and CQs of the program.
 func TestDeviceOwnEverything(t *testing.T) {
+	begin(t)
 	dev := must(uverbs.Open(rdmaDevice()))(t)
 	closing(t, dev)
 	pd := must(dev.AllocPD())(t)
@@ -184,6 +185,7 @@ func second[T any](_ T, err error) error { return err }
 
 // TestDeviceOneOwnCQ uses one CQ of the program. The id creates the other.
 func TestDeviceOneOwnCQ(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client := k.id(t, cm.PSTCP)
@@ -212,6 +214,7 @@ func TestDeviceOneOwnCQ(t *testing.T) {
 
 // TestDeviceBadQPs checks that configurations that do not fit the id or the device leave no objects.
 func TestDeviceBadQPs(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	i := k.id(t, cm.PSTCP)
 	isError(t, i.CreateQP(nil, small()), []error{uverbs.ErrInvalid}, "not bound to a device", "Bind")

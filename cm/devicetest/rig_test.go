@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -17,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// deviceIP is the device's address. The default is that of the guests.
-var deviceIP = cmp.Or(os.Getenv("GOVERBS_ADDRESS"), "10.9.0.1")
+// deviceIP is the device's address. The default is that of guests or of machines in memory.
+var deviceIP = cmp.Or(os.Getenv("GOVERBS_ADDRESS"), of("10.9.0.1", "192.0.2.1"))
 
 // limit returns a context that limits a test's waits.
 func limit(t testing.TB) context.Context {
@@ -57,6 +55,7 @@ func closing(t testing.TB, c interface{ Close() error }) {
 
 // TestDeviceEcho runs the usual steps of a program: listen, dial, send, reply.
 func TestDeviceEcho(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	var mr [2]*uverbs.MR
 	post := func(k int) func(*cm.Conn) error {

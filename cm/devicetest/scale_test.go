@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -72,6 +70,7 @@ func (e *echo) ask(ctx context.Context, text string) error {
 // TestDeviceScale opens a thousand connections in one process, uses all of them, and then lets all wait. It checks that
 // they need only few threads and descriptors.
 func TestDeviceScale(t *testing.T) {
+	begin(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	now := leavesNothing(t)

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -18,6 +16,7 @@ import (
 
 // TestDeviceSync runs all steps with ids without a channel.
 func TestDeviceSync(t *testing.T) {
+	begin(t)
 	needV6(t)
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
 		t.Run(name, func(t *testing.T) { stepByStep(t, ip) })
@@ -74,6 +73,7 @@ func stepByStep(t *testing.T, ip string) {
 // TestDeviceDisconnectBusyPeer checks that Shutdown returns long before the kernel's timeout of a minute, even if the
 // peer's program does nothing.
 func TestDeviceDisconnectBusyPeer(t *testing.T) {
+	begin(t)
 	client, server := connect(t, listenAt(t, deviceIP+":0", nil), nil)
 	ctx, cancel := context.WithTimeout(limit(t), 20*time.Second)
 	defer cancel()
@@ -87,6 +87,7 @@ func TestDeviceDisconnectBusyPeer(t *testing.T) {
 // connected by calling rdma_connect", and "the rdma_cm_id associated with the new connection will automatically be
 // associated with a QP" (rdma_create_ep(3)).
 func TestDeviceCreateEP(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	cfg := small()
 	passive := must(cm.GetAddrInfo(ctx, deviceIP, "", &cm.AddrInfo{Flags: cm.Passive}))(t)
@@ -152,6 +153,7 @@ func hosts(t *testing.T, lines ...string) {
 
 // TestDeviceHostNames dials by name, and checks that Dial connects to the first address of a name that accepts.
 func TestDeviceHostNames(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	hosts(t, "127.0.0.1 localhost", deviceIP+" rnode", "127.0.0.1 twofold", deviceIP+" twofold")
 	l := listenAt(t, "rnode:0", nil)

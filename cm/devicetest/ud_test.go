@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -40,6 +38,7 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 // TestDeviceUD looks up a peer and exchanges datagrams: "it initiates a lookup of the remote QP providing the datagram
 // service" (rdma_connect(3)).
 func TestDeviceUD(t *testing.T) {
+	begin(t)
 	needV6(t)
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +86,7 @@ func lookUp(t *testing.T, k talk, to netip.AddrPort) (client, child *cm.ID) {
 
 // TestDeviceUDSync checks the same with synchronous ids. The listener passes its QP by number and Q_Key.
 func TestDeviceUDSync(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	l := must(cm.NewID(cm.PSUDP))(t)
 	closing(t, l)
@@ -117,6 +117,7 @@ func TestDeviceUDSync(t *testing.T) {
 // TestDeviceUDQKey checks that the kernel uses the program's Q_Key only for ids of the InfiniBand family. Ids with IP
 // addresses reply with the usual Q_Key.
 func TestDeviceUDQKey(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
 	client := k.id(t, cm.PSUDP)
@@ -133,6 +134,7 @@ func TestDeviceUDQKey(t *testing.T) {
 
 // TestDeviceUDRefused checks the errors if no program listens, and if it rejects the request.
 func TestDeviceUDRefused(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	nobody := k.id(t, cm.PSUDP)
 	k.resolve(t, nobody, at(deviceIP, 4000))
@@ -164,6 +166,7 @@ func TestDeviceUDRefused(t *testing.T) {
 
 // TestDeviceUDTooMuchDataToAccept checks that the kernel rejects the request then.
 func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
 	client, child := k.request(t, cm.PSUDP, to, nil)
@@ -175,6 +178,7 @@ func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
 // TestDeviceWriteEvent writes an event: "This call allows an application to write a user-defined event to the event
 // channel" (rdma_write_cm_event(3)).
 func TestDeviceWriteEvent(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	i := k.id(t, cm.PSTCP)
 	if err := i.WriteEvent(-7, 1<<40|5); err != nil {
@@ -197,6 +201,7 @@ func TestDeviceWriteEvent(t *testing.T) {
 // TestDeviceResolveService checks the causes of a refused query, for which kernels return EINVAL: the id is not bound,
 // or the kernel does not know the command.
 func TestDeviceResolveService(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	i := k.id(t, cm.PSTCP)
 	err := i.ResolveService("storage", 0)
@@ -223,6 +228,7 @@ func TestDeviceResolveService(t *testing.T) {
 // TestDeviceNotify checks that the connection manager accepts "IB_EVENT_COMM_EST", and "If errno is set to EISCONN",
 // that it already knew (rdma_notify(3)).
 func TestDeviceNotify(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	isError(t, child.Notify(uverbs.EventCommEst), []error{unix.EISCONN})

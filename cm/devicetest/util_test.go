@@ -1,8 +1,7 @@
-//go:build device
-
 package devicetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -22,10 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are the network interface of the guests' RDMA device, and the IPv6 address that needV6 adds.
-const (
-	netdev   = "d0"
-	deviceV6 = "fd09::1"
+// These are the network interface of the RDMA device of guests and of machines in memory, and the IPv6 address that
+// needV6 adds.
+var (
+	netdev   = of("d0", "verbstest0")
+	deviceV6 = of("fd09::1", "2001:db8::1")
 )
 
 // pause is the time between two checks of a condition without an event.
@@ -44,12 +44,15 @@ func eventually(t testing.TB, what string, f func() bool) {
 }
 
 // rdmaDevice returns the name of the device under test.
-func rdmaDevice() string { return os.Getenv("GOVERBS_DEVICE") }
+func rdmaDevice() string { return cmp.Or(os.Getenv("GOVERBS_DEVICE"), "mlx5_0") }
 
 // needV6 adds an IPv6 address to the interface of the device and returns it.
 func needV6(t testing.TB) netip.Addr {
 	t.Helper()
 	ip := netip.MustParseAddr(deviceV6)
+	if inMemory {
+		return ip
+	}
 	if err := rtnetlink.AddAddress(netdev, netip.PrefixFrom(ip, 64)); err != nil && !errors.Is(err, unix.EEXIST) {
 		t.Fatal(err)
 	}
@@ -210,6 +213,9 @@ func isError(t testing.TB, err error, kinds []error, words ...string) {
 // processes.
 func kernelObjects(t testing.TB) map[string]uint64 {
 	t.Helper()
+	if inMemory {
+		return memory().Resources()
+	}
 	all := must(nldev.Resources(rdmaDevice()))(t)
 	maps.DeleteFunc(all, func(_ string, n uint64) bool { return n == 0 })
 	return all
@@ -234,7 +240,11 @@ func sameObjects(t testing.TB, before map[string]uint64) {
 // count returns the number of entries of a directory in /proc/self.
 func count(t testing.TB, dir string) int {
 	t.Helper()
-	return len(must(os.ReadDir("/proc/self/" + dir))(t))
+	n := len(must(os.ReadDir("/proc/self/" + dir))(t))
+	if inMemory && dir == "fd" {
+		n -= memory().Descriptors()
+	}
+	return n
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -24,6 +22,7 @@ func buffer(t testing.TB, i *cm.ID, n int) *uverbs.MR {
 // TestDevicePostRecvEarly posts receives before the connection is established: "Messages may be posted to an rdma_cm_id
 // only after a queue pair has been associated with it" (rdma_post_recv(3)).
 func TestDevicePostRecvEarly(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client := k.id(t, cm.PSTCP)
@@ -50,6 +49,7 @@ func TestDevicePostRecvEarly(t *testing.T) {
 // rdma_cm_id or the corresponding queue pair until it has been connected" (rdma_post_send(3), and similarly
 // rdma_post_read(3) and rdma_post_write(3)). A UD QP needs no connection.
 func TestDevicePostSendEarly(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client, child := k.request(t, cm.PSTCP, to, nil)
@@ -94,6 +94,7 @@ func TestDevicePostSendEarly(t *testing.T) {
 // TestDeviceInlineUnregistered sends inline data from unregistered memory: "Unless the send request is using inline
 // data, the message buffer must have been registered" (rdma_post_send(3)).
 func TestDeviceInlineUnregistered(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	mr := buffer(t, child, 64)
@@ -116,6 +117,7 @@ func TestDeviceInlineUnregistered(t *testing.T) {
 // TestDeviceSRQ checks that a receive on an id with an SRQ is posted to the SRQ: "the SRQ will be ready to handle
 // posting of receives" (rdma_create_srq(3)).
 func TestDeviceSRQ(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	client, child := k.id(t, cm.PSTCP), (*cm.ID)(nil)
@@ -157,6 +159,7 @@ func TestDeviceSRQ(t *testing.T) {
 
 // TestDeviceSharedSRQ uses one SRQ for several ids.
 func TestDeviceSharedSRQ(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	l, to := k.listen(t, cm.PSTCP, at(deviceIP, 0))
 	check(t, l.CreateSRQ(nil, uverbs.SRQConfig{MaxWR: 8}))
@@ -186,6 +189,7 @@ func TestDeviceSharedSRQ(t *testing.T) {
 // TestDeviceReadWrite checks the requests of rdma_post_read(3), rdma_post_readv(3), rdma_post_write(3) and
 // rdma_post_writev(3), and what each registration allows.
 func TestDeviceReadWrite(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	local := buffer(t, client, 128)
@@ -223,6 +227,7 @@ func TestDeviceReadWrite(t *testing.T) {
 // TestDeviceOneCompletion checks that completions are returned one at a time, "with the wr_id set to the context of the
 // request", and in the order of posting: "Returns the number of returned completions (0 or 1)" (rdma_get_send_comp(3)).
 func TestDeviceOneCompletion(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	mr := buffer(t, child, 256)

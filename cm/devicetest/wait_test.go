@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -46,6 +44,7 @@ const many = 1000
 // TestDeviceCompParks checks that a call that "blocks until a request completes" (rdma_get_recv_comp(3)) blocks no
 // thread.
 func TestDeviceCompParks(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	parks(t, many, func(ctx context.Context) error { return second(child.RecvComp(ctx)) },
@@ -56,6 +55,7 @@ func TestDeviceCompParks(t *testing.T) {
 
 // TestDeviceEventsPark checks that waits for events and requests block no thread.
 func TestDeviceEventsPark(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	parks(t, many, func(ctx context.Context) error { return second(k.Next(ctx)) },
 		func() { check(t, k.EventChannel.Close()) }, uverbs.ErrClosed)
@@ -66,6 +66,7 @@ func TestDeviceEventsPark(t *testing.T) {
 
 // TestDeviceWaitersShare checks that each of many goroutines that wait for receives returns with one.
 func TestDeviceWaitersShare(t *testing.T) {
+	begin(t)
 	k := newTalk(t)
 	client, child := k.pair(t)
 	mr := buffer(t, child, 64)
@@ -96,6 +97,7 @@ func TestDeviceWaitersShare(t *testing.T) {
 
 // TestDeviceCloseUnderWait checks that Close and Disconnect end waits at each level.
 func TestDeviceCloseUnderWait(t *testing.T) {
+	begin(t)
 	ctx := limit(t)
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
 	client, server := connect(t, l, &cm.Options{QP: small()})
@@ -116,6 +118,7 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 
 // TestDeviceRecvAfterEnd checks that a receive that is posted after the connection has ended is also flushed.
 func TestDeviceRecvAfterEnd(t *testing.T) {
+	begin(t)
 	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
 	client, server := connect(t, l, &cm.Options{QP: small()})
 	mr := buffer(t, server.ID().ID, 64)
@@ -137,6 +140,7 @@ func TestDeviceRecvAfterEnd(t *testing.T) {
 // TestDeviceRejectedLate ends the peer's process after its reply and before it is notified of the connection, which is
 // then rejected. The test checks that the other side, where the connection is established, reports this.
 func TestDeviceRejectedLate(t *testing.T) {
+	begin(t)
 	server := newTalk(t)
 	_, to := server.listen(t, cm.PSTCP, at(deviceIP, 0))
 	for range 10 {

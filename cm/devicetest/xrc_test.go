@@ -1,5 +1,3 @@
-//go:build device
-
 package devicetest
 
 import (
@@ -40,6 +38,7 @@ func (k talk) xrcClient(t *testing.T, l *cm.ID) (client, child *cm.ID) {
 
 // TestDeviceXRC lets two clients send to the SRQ of one connection. The replies contain its number.
 func TestDeviceXRC(t *testing.T) {
+	begin(t)
 	needXRC(t)
 	k := newTalk(t)
 	l := must(k.CreateIDFor(cm.PSIB, uverbs.XRCRecv))(t)
@@ -76,6 +75,7 @@ func TestDeviceXRC(t *testing.T) {
 
 // TestDeviceXRCEnds checks that the QP and the SRQ of an id can be closed in either order and created again.
 func TestDeviceXRCEnds(t *testing.T) {
+	begin(t)
 	needXRC(t)
 	ctx := limit(t)
 	s := must(cm.CreateEP(ctx, &cm.AddrInfo{Flags: cm.Passive, QPType: uverbs.XRCRecv, Src: at(deviceIP, 0)}, nil, nil))(t)
