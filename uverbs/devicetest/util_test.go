@@ -43,9 +43,19 @@ func asUser(t *testing.T) bool {
 
 func second[T any](_ T, err error) error { return err }
 
+// mustBeDevice fails the test if it runs in memory, where the name of a network interface can only
+// be that of one of the host.
+func mustBeDevice(t *testing.T) {
+	t.Helper()
+	if inMemory() {
+		t.Fatal("the test changes a network interface: list it in notInMemory")
+	}
+}
+
 // setLink sets a network interface up or down.
 func setLink(t *testing.T, name string, up bool) {
 	t.Helper()
+	mustBeDevice(t)
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	ifr := must(unix.NewIfreq(name))(t)
@@ -61,6 +71,7 @@ func setLink(t *testing.T, name string, up bool) {
 // setMTU changes the MTU of a network interface and returns the previous one.
 func setMTU(t *testing.T, name string, mtu int) (was int) {
 	t.Helper()
+	mustBeDevice(t)
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	ifr := must(unix.NewIfreq(name))(t)
