@@ -81,6 +81,7 @@ func (m *Machine) open() *file {
 	setState(core, !m.portDown)
 	core.Fail = m.fail
 	f := &file{m.adapter.NewKernel(core), m, core}
+	f.describe()
 	m.files = append(m.files, f)
 	return f
 }

@@ -126,7 +126,7 @@ func (a *Adapter) async(e engine.AsyncEvent) {
 			}
 			a.check(k.Async(uint64(e.Number), t))
 		default:
-			if h, ok := k.handleOf(e); ok {
+			for _, h := range k.handlesOf(e) {
 				a.check(k.Async(k.UserHandle(h), asyncEvents[e.Type]))
 			}
 		}

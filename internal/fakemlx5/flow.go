@@ -71,6 +71,9 @@ func addSpec(b, mask, match []byte, f *engine.Flow) {
 			copy(prm.FlowHeadersDMAC.Bytes(m), v[:6])
 			copy(prm.FlowHeadersSMAC.Bytes(m), v[6:12])
 			prm.FlowHeadersEthertype.Set(m, uint64(be16(v[12:])))
+			if mask := b[headerSize+half:]; be16(mask[14:]) != 0 {
+				setTag(m, uint64(be16(v[14:])))
+			}
 		case specIPv4:
 			prm.FlowHeadersIPVersion.Set(m, uint64(4|11*i))
 			copy(prm.FlowHeadersSrcIP.Bytes(m)[12:], v[:4])
@@ -83,6 +86,14 @@ func addSpec(b, mask, match []byte, f *engine.Flow) {
 			f.Tag = binary.LittleEndian.Uint32(b[headerSize:])
 		}
 	}
+}
+
+// setTag sets a VLAN tag in a match or its mask.
+func setTag(m []byte, tag uint64) {
+	prm.FlowHeadersCvlanTag.Set(m, 1)
+	prm.FlowHeadersFirstVid.Set(m, tag&0xfff)
+	prm.FlowHeadersFirstCFI.Set(m, tag>>12&1)
+	prm.FlowHeadersFirstPrio.Set(m, tag>>13)
 }
 
 func (k *Kernel) destroyFlow(h uint32) error {

@@ -54,7 +54,7 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	if core.NoBursts {
 		k.Reply.BfRegSize = 0
 	}
-	core.OnModifyQP = k.modifyQP
+	core.OnModifyQP, core.OnQueryQP = k.modifyQP, k.queryQP
 	a.loop.Run(func() { a.kernels[k] = true })
 	return k
 }
@@ -133,6 +133,10 @@ func (k *Kernel) written(c ioctl.Call) {
 		k.XRCDs[output[uapi.IbUverbsOpenXrcdResp](c, out).XrcdHandle] = x
 	case uapi.IB_USER_VERBS_CMD_REG_MR:
 		k.regMR(c)
+	case uapi.IB_USER_VERBS_CMD_REREG_MR:
+		k.reregMR(c)
+	case uapi.IB_USER_VERBS_CMD_QUERY_SRQ:
+		k.querySRQ(c)
 	case uapi.IB_USER_VERBS_CMD_ALLOC_MW:
 		k.allocMW(c)
 	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
@@ -229,24 +233,25 @@ func destroyDomain(all map[uint32]uint32, h uint32, destroy func(uint32) error) 
 	return destroy(number)
 }
 
-// handleOf returns the handle of the object that an event is about.
-func (k *Kernel) handleOf(e engine.AsyncEvent) (uint32, bool) {
+// handlesOf returns the handles of the object that an event is about.
+func (k *Kernel) handlesOf(e engine.AsyncEvent) (all []uint32) {
 	switch e.Type {
 	case engine.EventCQError:
-		o, ok := k.adapter.cqs[e.Number]
-		return o.handle, ok && o.k == k
+		if o, ok := k.adapter.cqs[e.Number]; ok && o.k == k {
+			all = append(all, o.handle)
+		}
 	case engine.EventSRQCatastrophic, engine.EventSRQLimit:
 		for h, s := range k.SRQs {
 			if s.Number == e.Number {
-				return h, true
+				all = append(all, h)
 			}
 		}
 	default:
 		for h, q := range k.QPs {
 			if q.Number == e.Number {
-				return h, true
+				all = append(all, h)
 			}
 		}
 	}
-	return 0, false
+	return all
 }

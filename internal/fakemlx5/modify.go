@@ -16,9 +16,6 @@ var transitions = map[[2]uverbs.QPState]engine.Transition{
 	{uverbs.StateInit, uverbs.StateRTR}:   engine.INIT2RTR,
 	{uverbs.StateRTR, uverbs.StateRTS}:    engine.RTR2RTS,
 	{uverbs.StateRTS, uverbs.StateRTS}:    engine.RTS2RTS,
-	{uverbs.StateRTS, uverbs.StateSQD}:    engine.RTS2SQD,
-	{uverbs.StateSQD, uverbs.StateSQD}:    engine.SQD2SQD,
-	{uverbs.StateSQD, uverbs.StateRTS}:    engine.SQD2RTS,
 	{uverbs.StateSQE, uverbs.StateRTS}:    engine.SQERR2RTS,
 }
 
@@ -46,6 +43,7 @@ func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp, before, after uint8) error {
 	if k.adapter.HCA.ModifyQP(q.Number, t, params, q.attr) != nil {
 		return unix.EINVAL // as for any command that the firmware refuses
 	}
+	q.creation.modified(m, r)
 	return nil
 }
 

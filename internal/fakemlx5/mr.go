@@ -11,6 +11,7 @@ import (
 type mr struct {
 	*engine.MKey
 	spans []span
+	reg   uapi.IbUverbsRegMr // what is registered now
 }
 
 func rightsOf(access uverbs.Access) engine.Rights {
@@ -31,15 +32,49 @@ func rightsOf(access uverbs.Access) engine.Rights {
 func (k *Kernel) regMR(c ioctl.Call) {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
-	b := pagesOf(r.Start, r.Length)
-	key, err := k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rightsOf(uverbs.Access(r.AccessFlags)),
-		QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle], Start: r.HcaVa, Length: r.Length, PageShift: 12,
-		Octowords: uint32(len(b.Pages)+1) / 2, Translations: translations(b)})
+	key, err := k.createKey(r)
 	if err != nil {
 		k.check(err)
 		return
 	}
-	k.mrs[resp.MrHandle] = &mr{key, k.share(span{r.Start, r.Length})}
+	k.mrs[resp.MrHandle] = &mr{key, k.share(span{r.Start, r.Length}), *r}
+	resp.Lkey, resp.Rkey = key.Key(), key.Key()
+	reply(c, out, resp)
+}
+
+// createKey creates the key of a region.
+func (k *Kernel) createKey(r *uapi.IbUverbsRegMr) (*engine.MKey, error) {
+	b := pagesOf(r.Start, r.Length)
+	return k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rightsOf(uverbs.Access(r.AccessFlags)),
+		QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle], Start: r.HcaVa, Length: r.Length, PageShift: 12,
+		Octowords: uint32(len(b.Pages)+1) / 2, Translations: translations(b)})
+}
+
+// reregMR replaces the key of a region: the driver may always do so.
+func (k *Kernel) reregMR(c ioctl.Call) {
+	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
+	r, resp := Input[uapi.IbUverbsReregMr](c, in), output[uapi.IbUverbsReregMrResp](c, out)
+	m := k.mrs[r.MrHandle]
+	next := m.reg
+	f := uverbs.ReregFlags(r.Flags)
+	if f&uverbs.ReregTranslation != 0 {
+		next.Start, next.Length, next.HcaVa = r.Start, r.Length, r.HcaVa
+	}
+	if f&uverbs.ReregPD != 0 {
+		next.PdHandle = r.PdHandle
+	}
+	if f&uverbs.ReregAccess != 0 {
+		next.AccessFlags = r.AccessFlags
+	}
+	key, err := k.createKey(&next)
+	if err != nil {
+		k.check(err)
+		return
+	}
+	k.check(k.adapter.HCA.DestroyMKey(m.Index))
+	spans := k.share(span{next.Start, next.Length})
+	k.unshare(m.spans)
+	*m = mr{key, spans, next}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
 }

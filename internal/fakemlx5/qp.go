@@ -12,8 +12,9 @@ const blockSize = 64
 // A QP is a queue pair, except one for raw packets.
 type QP struct {
 	*engine.QP
-	attr  engine.QPAttr // as far as the transitions have set it
-	spans []span
+	attr     engine.QPAttr // as far as the transitions have set it
+	creation creation
+	spans    []span
 }
 
 // Old kernels choose registers for QPs: of each page of uarRegisters registers, uarUsable are for
@@ -51,7 +52,8 @@ func (k *Kernel) createQP(c ioctl.Call) {
 		k.check(err)
 		return
 	}
-	k.QPs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = &QP{QP: q, spans: spans}
+	h := handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	k.QPs[h] = &QP{QP: q, creation: creationOf(c), spans: spans}
 	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT,
 		&uapi.Mlx5IbCreateQpResp{BfregIndex: register, EceOptions: ECEOptions * (u.EceOptions >> 28)})

@@ -25,6 +25,8 @@ type rawQP struct {
 	rq    *engine.RQ
 	tir   *engine.TIR
 	spans []span
+
+	creation creation
 }
 
 // A wq is a work queue.
@@ -50,7 +52,7 @@ func (k *Kernel) rawPackets() *rawObjects {
 }
 
 func (k *Kernel) createRawQP(c ioctl.Call) {
-	q := &rawQP{}
+	q := &rawQP{creation: creationOf(c)}
 	k.rawPackets().qps[handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = q
 	var err error
 	if t := attr(c, uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE); t != nil {

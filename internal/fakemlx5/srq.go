@@ -39,6 +39,14 @@ func (k *Kernel) createSRQ(c ioctl.Call) {
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateSrqResp{Srqn: q.Number})
 }
 
+// querySRQ sets the limit, which is 0 after its event.
+func (k *Kernel) querySRQ(c ioctl.Call) {
+	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
+	resp := output[uapi.IbUverbsQuerySrqResp](c, out)
+	resp.SrqLimit = uint32(k.SRQs[Input[uapi.IbUverbsQuerySrq](c, in).SrqHandle].Limit)
+	reply(c, out, resp)
+}
+
 func (k *Kernel) destroySRQ(h uint32) error {
 	s := k.SRQs[h]
 	delete(k.SRQs, h)

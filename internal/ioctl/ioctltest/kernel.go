@@ -45,6 +45,8 @@ type Kernel struct {
 	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
 	// OnModifyQP changes the device's QP. If it fails, the QP does not change.
 	OnModifyQP func(r *uapi.IbUverbsModifyQp, from, to uint8) error
+	// OnQueryQP completes the reply to QUERY_QP, which has the state.
+	OnQueryQP func(handle uint32, r *uapi.IbUverbsQueryQpResp)
 
 	mu         sync.Mutex
 	count      int

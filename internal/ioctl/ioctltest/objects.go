@@ -325,6 +325,10 @@ func (k *Kernel) queryQP(m *Msg) error {
 	if err != nil {
 		return err
 	}
-	reply(m, uapi.IbUverbsQueryQpResp{QpState: *o.state, CurQpState: *o.state})
+	resp := uapi.IbUverbsQueryQpResp{QpState: *o.state, CurQpState: *o.state}
+	if k.OnQueryQP != nil {
+		k.OnQueryQP(r.QpHandle, &resp)
+	}
+	reply(m, resp)
 	return nil
 }
