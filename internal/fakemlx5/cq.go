@@ -3,8 +3,6 @@ package fakemlx5
 import (
 	"math/bits"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -24,7 +22,7 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
 func log2(n uint32) uint8 { return uint8(bits.TrailingZeros32(max(n, 1))) }
 
-func (k *Kernel) createCQ(c ioctl.Call) {
+func (k *Kernel) createCQ(c ioctl.Call) error {
 	u := Input[uapi.Mlx5IbCreateCq](c, uapi.UVERBS_ATTR_UHW_IN)
 	entries := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_CQ_CQE)) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
@@ -36,8 +34,7 @@ func (k *Kernel) createCQ(c ioctl.Call) {
 		LogSize: log2(uint32(entries)), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr})
 	if err != nil {
 		k.unshare(spans)
-		k.check(err)
-		return
+		return refused
 	}
 	h := handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 	k.CQs[h] = &CQ{q, u.BufAddr, int(log2(uint32(entries))), int(u.CqeSize), spans}
@@ -45,6 +42,7 @@ func (k *Kernel) createCQ(c ioctl.Call) {
 	size := uint32(entries - 1)
 	reply(c, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &size)
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateCqResp{Cqn: q.Number})
+	return nil
 }
 
 // registerPage returns the number of the register page that arms a CQ. It is in one of two places,
@@ -63,25 +61,17 @@ func (k *Kernel) registerPage(c ioctl.Call, u *uapi.Mlx5IbCreateCq) uint32 {
 	return uint32(u.UarPageIndex)
 }
 
-// resizeCQ resizes the device's CQ before the kernel's, because the device may refuse.
-func (k *Kernel) resizeCQ(c ioctl.Call) error {
-	h := c.Header()
-	if h.ObjectId != uapi.UVERBS_OBJECT_DEVICE || h.MethodId != uapi.UVERBS_METHOD_INVOKE_WRITE ||
-		Num(c, uapi.UVERBS_ATTR_WRITE_CMD) != uapi.IB_USER_VERBS_CMD_RESIZE_CQ {
-		return nil
-	}
-	r := Input[uapi.IbUverbsResizeCq](c, uapi.UVERBS_ATTR_CORE_IN)
-	u := Input[uapi.Mlx5IbResizeCq](c, uapi.UVERBS_ATTR_UHW_IN)
+// resizeCQ resizes the device's CQ, which the device may refuse.
+func (k *Kernel) resizeCQ() error {
+	r := Input[uapi.IbUverbsResizeCq](k.call, uapi.UVERBS_ATTR_CORE_IN)
+	u := Input[uapi.Mlx5IbResizeCq](k.call, uapi.UVERBS_ATTR_UHW_IN)
 	q := k.CQs[r.CqHandle]
-	if q == nil {
-		return unix.ENOENT
-	}
 	entries := powerOfTwo(int(r.Cqe) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
 	spans := k.share(span{u.BufAddr, n})
 	if q.Resize(log2(uint32(entries)), u.CqeSize == 128, pagesOf(u.BufAddr, n)) != nil {
 		k.unshare(spans)
-		return unix.EINVAL
+		return refused
 	}
 	q.spans = append(q.spans, spans...)
 	return nil

@@ -2,6 +2,7 @@ package fakemlx5
 
 import (
 	"fmt"
+	"maps"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,7 @@ type Kernel struct {
 	Stores, Bursts int
 
 	adapter *Adapter
+	call    ioctl.Call // the command that runs
 
 	// The device's parts of the objects, by handle.
 	PDs   map[uint32]uint32
@@ -54,9 +56,17 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	if core.NoBursts {
 		k.Reply.BfRegSize = 0
 	}
-	core.OnModifyQP, core.OnQueryQP = k.modifyQP, k.queryQP
+	core.OnModifyQP, core.OnQueryQP, core.OnResizeCQ = k.modifyQP, k.queryQP, k.resizeCQ
 	a.loop.Run(func() { a.kernels[k] = true })
 	return k
+}
+
+// Removed is called when the device is removed. The adapter reports no further events to the file.
+func (k *Kernel) Removed() {
+	k.adapter.loop.Run(func() {
+		delete(k.adapter.kernels, k)
+		maps.DeleteFunc(k.adapter.cqs, func(_ uint32, o cqOwner) bool { return o.k == k })
+	})
 }
 
 // Closed implements ioctl.Closer. The adapter reports no further events to the file.
@@ -87,9 +97,7 @@ func (k *Kernel) Ioctl(c ioctl.Call) (err error) {
 }
 
 func (k *Kernel) ioctl(c ioctl.Call) error {
-	if err := k.resizeCQ(c); err != nil {
-		return err
-	}
+	k.call = c
 	destroy := k.destroyer(c)
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err
@@ -105,21 +113,32 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}:
 		k.queryMR(c)
 	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}:
-		k.createCQ(c)
+		return k.created(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE, k.createCQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:
-		k.createQP(c)
+		return k.created(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE, k.createQP(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE}:
 		k.createWQ(c)
 	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}:
-		k.createSRQ(c)
+		return k.created(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE, k.createSRQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}:
-		k.written(c)
+		return k.invokeWrite(c)
 	}
 	return nil
 }
 
-// written executes the commands that INVOKE_WRITE carries.
-func (k *Kernel) written(c ioctl.Call) {
+// refused is the error of a command that the firmware refuses.
+var refused error = unix.EINVAL
+
+// created removes the kernel's object if the device has refused to create its part.
+func (k *Kernel) created(c ioctl.Call, id uint16, err error) error {
+	if err != nil {
+		k.Forget(handle(c, id))
+	}
+	return err
+}
+
+// invokeWrite executes the commands that INVOKE_WRITE carries.
+func (k *Kernel) invokeWrite(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	switch Num(c, uapi.UVERBS_ATTR_WRITE_CMD) {
 	case uapi.IB_USER_VERBS_CMD_ALLOC_PD:
@@ -132,13 +151,13 @@ func (k *Kernel) written(c ioctl.Call) {
 		k.check(err)
 		k.XRCDs[output[uapi.IbUverbsOpenXrcdResp](c, out).XrcdHandle] = x
 	case uapi.IB_USER_VERBS_CMD_REG_MR:
-		k.regMR(c)
+		return k.regMR(c)
 	case uapi.IB_USER_VERBS_CMD_REREG_MR:
-		k.reregMR(c)
+		return k.reregMR(c)
 	case uapi.IB_USER_VERBS_CMD_QUERY_SRQ:
 		k.querySRQ(c)
 	case uapi.IB_USER_VERBS_CMD_ALLOC_MW:
-		k.allocMW(c)
+		return k.allocMW(c)
 	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
 		entries := powerOfTwo(int(Input[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
 		reply(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
@@ -165,6 +184,7 @@ func (k *Kernel) written(c ioctl.Call) {
 		a := attr(c, in)
 		k.createFlow(c.Memory(a.Data, int(a.Len)), output[uapi.IbUverbsCreateFlowResp](c, out).FlowHandle)
 	}
+	return nil
 }
 
 // check reports that the device has refused what the kernel accepted.

@@ -29,17 +29,18 @@ func rightsOf(access uverbs.Access) engine.Rights {
 	return rights
 }
 
-func (k *Kernel) regMR(c ioctl.Call) {
+func (k *Kernel) regMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
 	key, err := k.createKey(r)
 	if err != nil {
-		k.check(err)
-		return
+		k.Forget(resp.MrHandle)
+		return refused
 	}
 	k.mrs[resp.MrHandle] = &mr{key, k.share(span{r.Start, r.Length}), *r}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
+	return nil
 }
 
 // createKey creates the key of a region.
@@ -51,7 +52,7 @@ func (k *Kernel) createKey(r *uapi.IbUverbsRegMr) (*engine.MKey, error) {
 }
 
 // reregMR replaces the key of a region: the driver may always do so.
-func (k *Kernel) reregMR(c ioctl.Call) {
+func (k *Kernel) reregMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsReregMr](c, in), output[uapi.IbUverbsReregMrResp](c, out)
 	m := k.mrs[r.MrHandle]
@@ -68,8 +69,7 @@ func (k *Kernel) reregMR(c ioctl.Call) {
 	}
 	key, err := k.createKey(&next)
 	if err != nil {
-		k.check(err)
-		return
+		return refused
 	}
 	k.check(k.adapter.HCA.DestroyMKey(m.Index))
 	spans := k.share(span{next.Start, next.Length})
@@ -77,6 +77,7 @@ func (k *Kernel) reregMR(c ioctl.Call) {
 	*m = mr{key, spans, next}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
+	return nil
 }
 
 func (k *Kernel) queryMR(c ioctl.Call) {
@@ -95,19 +96,20 @@ func (k *Kernel) deregMR(h uint32) error {
 	return k.adapter.HCA.DestroyMKey(m.Index)
 }
 
-func (k *Kernel) allocMW(c ioctl.Call) {
+func (k *Kernel) allocMW(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsAllocMw](c, in), output[uapi.IbUverbsAllocMwResp](c, out)
 	key, err := k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead,
 		Free: r.MwType == 2, UMR: true, RemoteInval: true, QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle],
 		Octowords: 8})
 	if err != nil {
-		k.check(err)
-		return
+		k.Forget(resp.MwHandle)
+		return refused
 	}
 	k.mws[resp.MwHandle] = key
 	resp.Rkey = key.Key()
 	reply(c, out, resp)
+	return nil
 }
 
 func (k *Kernel) deallocMW(h uint32) error {

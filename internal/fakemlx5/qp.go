@@ -24,10 +24,10 @@ const (
 	uarRegisters = 4
 )
 
-func (k *Kernel) createQP(c ioctl.Call) {
+func (k *Kernel) createQP(c ioctl.Call) error {
 	if uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) == uverbs.RawPacket {
 		k.createRawQP(c)
-		return
+		return nil
 	}
 	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
@@ -49,14 +49,14 @@ func (k *Kernel) createQP(c ioctl.Call) {
 	q, err := k.adapter.HCA.CreateQP(a)
 	if err != nil {
 		k.unshare(spans)
-		k.check(err)
-		return
+		return refused
 	}
 	h := handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	k.QPs[h] = &QP{QP: q, creation: creationOf(c), spans: spans}
 	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT,
 		&uapi.Mlx5IbCreateQpResp{BfregIndex: register, EceOptions: ECEOptions * (u.EceOptions >> 28)})
+	return nil
 }
 
 // setService sets the type of the QP, and where its receives come from.

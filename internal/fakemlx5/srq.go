@@ -12,7 +12,7 @@ type SRQ struct {
 	spans []span
 }
 
-func (k *Kernel) createSRQ(c ioctl.Call) {
+func (k *Kernel) createSRQ(c ioctl.Call) error {
 	u := Input[uapi.Mlx5IbCreateSrq](c, uapi.UVERBS_ATTR_UHW_IN)
 	slots := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)) + 1)
 	size := max(powerOfTwo(16+16*int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE))), 32)
@@ -29,14 +29,14 @@ func (k *Kernel) createSRQ(c ioctl.Call) {
 	q, err := k.adapter.HCA.CreateSRQ(a)
 	if err != nil {
 		k.unshare(spans)
-		k.check(err)
-		return
+		return refused
 	}
 	k.SRQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)] = &SRQ{q, spans}
 	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &q.Number)
 	receives := uint32(slots - 1)
 	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &receives)
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateSrqResp{Srqn: q.Number})
+	return nil
 }
 
 // querySRQ sets the limit, which is 0 after its event.

@@ -2,6 +2,7 @@ package ioctltest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -58,12 +59,15 @@ func (k *Kernel) Break(cq uint32) error {
 }
 
 // Async sends an asynchronous event. For events of queues, element is the
-// object's user handle: see UserHandle.
+// object's user handle: see UserHandle. Without an event file, the event is lost.
 func (k *Kernel) Async(element uint64, typ uint32) error {
 	b := binary.LittleEndian.AppendUint64(nil, element)
 	b = binary.LittleEndian.AppendUint32(b, typ)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.async < 0 {
+		return nil
+	}
 	return k.send(k.async, binary.LittleEndian.AppendUint32(b, 0))
 }
 
@@ -86,10 +90,47 @@ func (k *Kernel) Unplug() {
 	clear(k.objects)
 }
 
+// sendWaiting sends the records that did not fit into the socket mine when they were reported. own
+// is another descriptor of the socket. A kernel's queue of events is not limited.
+func (k *Kernel) sendWaiting(mine, own int) {
+	defer unix.Close(own)
+	for {
+		k.mu.Lock()
+		queue := k.waiting[mine]
+		if len(queue) == 0 {
+			delete(k.waiting, mine)
+			k.mu.Unlock()
+			return
+		}
+		k.mu.Unlock()
+		err := unix.Send(own, queue[0], unix.MSG_NOSIGNAL)
+		k.mu.Lock()
+		if k.waiting[mine] = k.waiting[mine][1:]; err != nil { // the library has closed its end
+			delete(k.waiting, mine)
+		}
+		k.mu.Unlock()
+	}
+}
+
 func (k *Kernel) send(fd int, record []byte) error {
 	mine, ok := k.channels[fd]
 	if !ok {
 		return fmt.Errorf("no event descriptor %d", fd)
 	}
-	return unix.Send(mine, record, unix.MSG_NOSIGNAL)
+	if len(k.waiting[mine]) == 0 {
+		err := unix.Send(mine, record, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+		own, err := unix.FcntlInt(uintptr(mine), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		go k.sendWaiting(mine, own)
+	}
+	if k.waiting == nil {
+		k.waiting = map[int][][]byte{}
+	}
+	k.waiting[mine] = append(k.waiting[mine], record)
+	return nil
 }

@@ -45,6 +45,7 @@ type Kernel struct {
 	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
 	// OnModifyQP changes the device's QP. If it fails, the QP does not change.
 	OnModifyQP func(r *uapi.IbUverbsModifyQp, from, to uint8) error
+	OnResizeCQ func() error // resizes the device's CQ
 	// OnQueryQP completes the reply to QUERY_QP, which has the state.
 	OnQueryQP func(handle uint32, r *uapi.IbUverbsQueryQpResp)
 
@@ -53,8 +54,9 @@ type Kernel struct {
 	log        []string
 	violations []string
 	objects    map[uint32]*object
-	channels   map[int]int // the library's end of each event descriptor, and ours
-	async      int         // the library's end of the first event file, or -1
+	channels   map[int]int      // the library's end of each event descriptor, and ours
+	waiting    map[int][][]byte // records that do not fit into our end yet
+	async      int              // the library's end of the first event file, or -1
 	context    bool
 	unplugged  bool
 	nextQPN    uint32

@@ -38,6 +38,16 @@ func (k *Kernel) make(o *object) uint32 {
 	return h
 }
 
+// Forget removes an object that a command has created: the device has refused to create its part.
+func (k *Kernel) Forget(handle uint32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.objects[handle].parents {
+		p.users--
+	}
+	delete(k.objects, handle)
+}
+
 // get finds an object that a command names. If it does not exist, the library is at fault: it
 // must not name an object that it has destroyed.
 func (k *Kernel) get(kind string, h uint32) (*object, error) {
@@ -252,6 +262,11 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 	}
 	if r.Cqe > k.Device.MaxCqe {
 		return unix.EINVAL
+	}
+	if k.OnResizeCQ != nil {
+		if err := k.OnResizeCQ(); err != nil {
+			return err
+		}
 	}
 	reply(m, uapi.IbUverbsResizeCqResp{Cqe: r.Cqe})
 	return nil
