@@ -24,7 +24,7 @@ trap 'exit 130' INT TERM HUP
 random() { od -An -N4 -tu4 /dev/urandom | tr -d ' '; }
 
 binaries=
-for pkg in ./uverbs ./cm ./provider/rxe ./provider/mlx5 ./internal/rdmacm ./internal/ioctl ./internal/leak; do
+for pkg in ./uverbs ./cm ./provider/rxe ./provider/mlx5 ./internal/rdmacm ./internal/ioctl ./internal/leak ./verbstest; do
 	binary=$dir/$(echo "$pkg" | tr -d . | tr / _).test
 	$go test -race -vet=off -c -o "$binary" "$pkg"
 	if [ -n "$(cd "$pkg" && "$binary" -test.list "$words")" ]; then

@@ -66,8 +66,12 @@ type Machine interface {
 // It returns ErrNoNode if there is no node, ErrABI, EMFILE or ENFILE if no descriptor is left,
 // or the *os.PathError of opening it.
 func Open() (*File, error) {
-	if m, ok := machine.Current().(Machine); ok {
+	switch m := machine.Current().(type) {
+	case nil:
+	case Machine:
 		return m.OpenCM()
+	default:
+		return nil, ErrNoNode
 	}
 	node, err := nldev.ClientCharDev("rdma_cm")
 	switch {

@@ -17,8 +17,6 @@ type event struct {
 	group *group // of a MULTICAST event
 }
 
-type heldEvent = *event
-
 // post posts an event without parameters. An id with uid 0 gets none: the
 // kernel drops its events.
 func (k *Kernel) post(i *id, number uint32, status int32) {

@@ -64,7 +64,7 @@ type Kernel struct {
 	port       uint16
 	psn        uint32
 	hold       map[uint32]bool
-	held       []heldEvent
+	held       []*event
 }
 
 // New returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
