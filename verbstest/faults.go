@@ -3,6 +3,7 @@ package verbstest
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,7 @@ func (n *Network) mustOwn(m *Machine) {
 
 // plan has the faults of the machine's kernel.
 type plan struct {
+	mu     sync.Mutex
 	count  int // number of commands that can fail so far
 	failIn int // number of commands until the one that fails; 0: none
 	errno  unix.Errno
@@ -82,8 +84,8 @@ type plan struct {
 
 // Commands returns the number of commands so far that [Machine.FailCommand] counts.
 func (m *Machine) Commands() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.plan.mu.Lock()
+	defer m.plan.mu.Unlock()
 	return m.plan.count
 }
 
@@ -95,8 +97,8 @@ func (m *Machine) FailCommand(n int, errno unix.Errno) {
 	if n < 1 || errno == 0 {
 		m.net.t.Fatalf("verbstest: FailCommand(%d, %d): n counts from 1, and the errno is not 0", n, errno)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.plan.mu.Lock()
+	defer m.plan.mu.Unlock()
 	m.plan.failIn, m.plan.errno = n, errno
 }
 
@@ -107,8 +109,8 @@ func (m *Machine) Refuse(command string, errno unix.Errno) {
 	if names := ioctltest.Names(); !slices.Contains(names, command) {
 		m.net.t.Fatalf("verbstest: Refuse: there is no command %q: there are %s", command, strings.Join(names, ", "))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.plan.mu.Lock()
+	defer m.plan.mu.Unlock()
 	if m.plan.refuse == nil {
 		m.plan.refuse = map[string]unix.Errno{}
 	}
@@ -119,16 +121,16 @@ func (m *Machine) Refuse(command string, errno unix.Errno) {
 
 // SetCommandTime makes each command take some time.
 func (m *Machine) SetCommandTime(d time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.plan.mu.Lock()
+	defer m.plan.mu.Unlock()
 	m.plan.delay = d
 }
 
 // fail returns the errno with which a command fails, or 0.
 func (m *Machine) fail(command string) unix.Errno {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	p := &m.plan
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if strings.HasSuffix(command, ".DESTROY") {
 		return 0
 	}
@@ -143,9 +145,9 @@ func (m *Machine) fail(command string) unix.Errno {
 
 // Ioctl implements ioctl.Kernel.
 func (f *file) Ioctl(c ioctl.Call) error {
-	f.m.mu.Lock()
+	f.m.plan.mu.Lock()
 	delay := f.m.plan.delay
-	f.m.mu.Unlock()
+	f.m.plan.mu.Unlock()
 	time.Sleep(delay)
 	return f.Kernel.Ioctl(c)
 }
@@ -221,7 +223,7 @@ func (m *Machine) RemoveDevice() {
 	files := slices.Clone(m.files)
 	m.mu.Unlock()
 	for _, f := range files {
-		f.Closed() // no more events
+		f.Removed()
 		f.core.Unplug()
 	}
 	m.net.cm.Remove(m.cm)

@@ -25,14 +25,16 @@ func setLabels(labels labelSet)
 var machines struct {
 	sync.RWMutex
 	byLabels map[labelSet]*Machine
+	ended    map[labelSet]bool // machines that have been removed
 }
 
 // current returns the machine of the calling goroutine: the one that its labels name, or else the
-// only one. It is nil if there is none or several.
+// only one. It is nil if there are several, or if the machine of the labels has been removed.
 func current() *Machine {
 	machines.RLock()
 	defer machines.RUnlock()
-	if m := machines.byLabels[getLabels()]; m != nil || len(machines.byLabels) != 1 {
+	labels := getLabels()
+	if m := machines.byLabels[labels]; m != nil || len(machines.byLabels) != 1 || machines.ended[labels] {
 		return m
 	}
 	for _, m := range machines.byLabels {
@@ -41,12 +43,12 @@ func current() *Machine {
 	return nil
 }
 
-// currentMachine is current for package machine, whose interface must be nil.
+// currentMachine is current for package machine.
 func currentMachine() machine.Machine {
 	if m := current(); m != nil {
 		return m.host
 	}
-	return nil
+	return nowhere{}
 }
 
 // addMachine makes labels for a new machine.
@@ -58,7 +60,7 @@ func addMachine(m *Machine) {
 	machines.Lock()
 	defer machines.Unlock()
 	if len(machines.byLabels) == 0 {
-		machines.byLabels = map[labelSet]*Machine{}
+		machines.byLabels, machines.ended = map[labelSet]*Machine{}, map[labelSet]bool{}
 		machine.Replace(currentMachine)
 	}
 	machines.byLabels[m.labels] = m
@@ -69,6 +71,7 @@ func removeMachine(m *Machine) {
 	machines.Lock()
 	defer machines.Unlock()
 	delete(machines.byLabels, m.labels)
+	machines.ended[m.labels] = true
 	if len(machines.byLabels) == 0 {
 		machine.Replace(nil)
 	}

@@ -3,6 +3,7 @@ package verbstest
 import (
 	"math/bits"
 	"net"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -58,18 +59,23 @@ func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	return ioctl.NewFake(fd, nodeName, uapi.RDMA_DRIVER_MLX5, h.m.open()), nil
+	f, err := h.m.open()
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return ioctl.NewFake(fd, nodeName, uapi.RDMA_DRIVER_MLX5, f), nil
 }
 
-// open returns the kernel's part of a new file.
-func (m *Machine) open() *file {
+// open returns the kernel's part of a new file. It fails if the device has been removed.
+func (m *Machine) open() (*file, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
-	core.GIDs = m.gids
-	for i := range core.GIDs {
-		core.GIDs[i].NetdevIfindex = netIndex
+	if m.removed {
+		return nil, unix.ENXIO
 	}
+	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
+	core.GIDs = slices.Clone(m.gids)
 	core.UARBase = uint32(len(m.files)) * registerPages
 	d := &core.Device
 	d.NodeGuid, d.SysImageGuid = m.guid(), m.guid()
@@ -83,7 +89,7 @@ func (m *Machine) open() *file {
 	f := &file{m.adapter.NewKernel(core), m, core}
 	f.describe()
 	m.files = append(m.files, f)
-	return f
+	return f, nil
 }
 
 func (h *host) OpenCM() (*rdmacm.File, error) { return h.m.net.cm.Open() }

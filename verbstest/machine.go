@@ -65,7 +65,7 @@ func newMachine(n *Network, number int, device uint32) *Machine {
 		SGIDs: map[netip.Addr]uint8{m.local: 1, m.addr: 3, m.addr6: 5}, NetIndex: netIndex}
 	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, MAC: m.mac, CQEVersion: 1, Resolve: n.resolve,
 		Violation: func(v engine.Violation) { n.violation(m, v) },
-		Problem:   func(err error) { n.t.Errorf("verbstest: %s: %v", m.name, err) }})
+		Problem:   func(err error) { n.report("%s: %v", m.name, err) }})
 	if err := m.adapter.SetGIDs(m.gids); err != nil {
 		n.t.Errorf("verbstest: %s: %v", m.name, err)
 	}
@@ -84,7 +84,8 @@ func gidTable(ips ...netip.Addr) (table []uapi.IbUverbsGidEntry) {
 	for _, ip := range ips {
 		for _, kind := range []uint32{uapi.IB_UVERBS_GID_TYPE_ROCE_V1, uapi.IB_UVERBS_GID_TYPE_ROCE_V2} {
 			table = append(table,
-				uapi.IbUverbsGidEntry{Gid: ip.As16(), GidIndex: uint32(len(table)), PortNum: 1, GidType: kind})
+				uapi.IbUverbsGidEntry{Gid: ip.As16(), GidIndex: uint32(len(table)), PortNum: 1, GidType: kind,
+					NetdevIfindex: netIndex})
 		}
 	}
 	return table

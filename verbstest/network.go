@@ -21,6 +21,8 @@ type Network struct {
 	fabric *fabric.Switch
 	cm     *rdmacmtest.Kernel
 
+	ended atomic.Bool // the test
+
 	mu       sync.Mutex
 	machines []*Machine
 	macs     map[[16]byte][6]byte // by GID
@@ -31,6 +33,7 @@ type Network struct {
 func NewNetwork(t testing.TB) *Network {
 	t.Helper()
 	n := &Network{t: t, macs: map[[16]byte][6]byte{}}
+	t.Cleanup(n.end) // after all others
 	n.fabric = fabric.NewSwitch(fabric.Config{Loop: &n.loop})
 	n.cm = rdmacmtest.New(t)
 	n.cm.Set(func() {
@@ -54,17 +57,10 @@ var devices atomic.Uint32
 // Machine adds a machine to the network. Its device is attached and its port is up.
 func (n *Network) Machine() *Machine {
 	n.t.Helper()
-	n.mu.Lock()
-	number := len(n.machines) + 1
-	if number > 250 {
-		n.t.Fatal("verbstest: a network has at most 250 machines")
+	m := n.newMachine()
+	if m == nil {
+		n.t.Fatalf("verbstest: a network has at most %d machines", maxMachines)
 	}
-	m := newMachine(n, number, devices.Add(1))
-	n.machines = append(n.machines, m)
-	for _, g := range m.gids {
-		n.macs[g.Gid] = m.mac
-	}
-	n.mu.Unlock()
 	n.cm.Set(func() { n.cm.Others = append(n.cm.Others, m.cm) })
 	n.attach(m)
 	addMachine(m)
@@ -75,12 +71,44 @@ func (n *Network) Machine() *Machine {
 	return m
 }
 
+// maxMachines is how many machines a network has addresses for.
+const maxMachines = 250
+
+// newMachine returns a machine with the next address, or nil if there is none left.
+func (n *Network) newMachine() *Machine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.machines) == maxMachines {
+		return nil
+	}
+	m := newMachine(n, len(n.machines)+1, devices.Add(1))
+	n.machines = append(n.machines, m)
+	for _, g := range m.gids {
+		n.macs[g.Gid] = m.mac
+	}
+	return m
+}
+
+// end stops the network: packets and timers that are on their way have no effect, and nothing is
+// reported any more.
+func (n *Network) end() {
+	n.ended.Store(true)
+	n.loop.Stop()
+}
+
+// report fails the test, unless it has ended.
+func (n *Network) report(format string, args ...any) {
+	if !n.ended.Load() {
+		n.t.Errorf("verbstest: "+format, args...)
+	}
+}
+
 // attach connects the machine's adapter with the switch.
 func (n *Network) attach(m *Machine) {
 	n.loop.Run(func() {
 		port, err := n.fabric.Attach(m.name, m.adapter.HCA.ReceiveFrame, m.adapter.HCA.SetUp)
 		if err != nil {
-			n.t.Errorf("verbstest: %v", err)
+			n.report("%v", err)
 			return
 		}
 		m.adapter.HCA.SetLink(port)
@@ -111,7 +139,7 @@ func (n *Network) violation(m *Machine, v engine.Violation) {
 	if ignored {
 		return
 	}
-	n.t.Errorf("verbstest: %s: %s: QP %#x, CQ %#x, request %#x: %s", m.name, v.Rule, v.QPN, v.CQN, v.Index, v.Text)
+	n.report("%s: %s: QP %#x, CQ %#x, request %#x: %s", m.name, v.Rule, v.QPN, v.CQN, v.Index, v.Text)
 }
 
 // macOf returns the address of a device.

@@ -18,10 +18,11 @@ type Loop struct {
 	// the loop continues. It must be set before the first step.
 	OnPanic func(owner, value any, stack []byte)
 
-	mu    sync.Mutex
-	owner any // of the running step
-	queue []step
-	head  int // of queue: steps before it have run
+	mu      sync.Mutex
+	owner   any // of the running step
+	stopped bool
+	queue   []step
+	head    int // of queue: steps before it have run
 }
 
 // A step is a queued function with its owner.
@@ -94,6 +95,13 @@ func (l *Loop) next() step {
 // the loop, use Run.
 func (l *Loop) Post(f func()) { l.queue = append(l.queue, step{f, l.owner}) }
 
+// Stop ends the timers of the loop: their steps do not run any more.
+func (l *Loop) Stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+}
+
 // A Timer runs one step at a later time.
 type Timer struct {
 	timer   *time.Timer
@@ -106,7 +114,7 @@ func (l *Loop) After(d time.Duration, f func()) *Timer {
 	owner := l.owner
 	t.timer = time.AfterFunc(d, func() {
 		l.Run(func() {
-			if !t.stopped {
+			if !t.stopped && !l.stopped {
 				t.stopped = true
 				l.As(owner, f)
 			}
