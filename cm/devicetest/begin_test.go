@@ -21,21 +21,11 @@ func of(kernel, memory string) string {
 	return kernel
 }
 
-// queriesQP is the reason of tests that check more of a QP than its state.
-const queriesQP = "QUERY_QP of a machine in memory reports the state only"
-
 // kernelOnly has the tests that machines in memory cannot run, with the reasons.
 var kernelOnly = map[string]string{
 	"TestDeviceList":         "a machine in memory has one device, and the test needs two",
 	"TestDeviceBrokenDevice": "it renames a device node, and machines in memory have no nodes",
 	"TestDeviceGetAddrInfo":  "it mounts a file over /etc/hosts, which needs privileges",
-	"TestDeviceAsync":        queriesQP,
-	"TestDeviceNoReads":      queriesQP,
-	"TestDevicePath":         queriesQP,
-	"TestDeviceTOS":          queriesQP,
-	"TestDeviceAckTimeout":   queriesQP,
-	"TestDeviceRDMACM":       queriesQP,
-	"TestDeviceUD":           queriesQP,
 	"TestDeviceHostNames":    "it mounts a file over /etc/hosts, which needs privileges",
 }
 
