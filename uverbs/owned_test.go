@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -96,3 +97,7 @@ func TestQPOfFlowIsBusy(t *testing.T) {
 	check(t, f.Close())
 	check(t, qp.Close())
 }
+
+// CQ.Entries may be called concurrently with Resize of a single-goroutine CQ, which has no lock, so
+// the field must be atomic.
+var _ *atomic.Int64 = &new(CQ).entries
