@@ -207,7 +207,7 @@ func TestDeviceAcceptCut(t *testing.T) {
 		c, err := l.Accept(newCountdown(t, n))
 		if err == nil {
 			check(t, c.Close())
-			check(t, <-dialed)
+			check(t, acceptUntil(ctx, l, dialed))
 			cancel()
 			t.Logf("Accept looks at its context %d times at most", n)
 			break
@@ -224,6 +224,30 @@ func TestDeviceAcceptCut(t *testing.T) {
 	}
 	check(t, l.Close())
 	now()
+}
+
+// acceptUntil accepts and closes connections until the client has dialed, and returns the client's
+// error. An earlier client may have been connected by the time it was canceled, and then its
+// connection is accepted first.
+func acceptUntil(ctx context.Context, l *cm.Listener, dialed <-chan error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() {
+		var errs []error
+		for {
+			c, err := l.Accept(ctx)
+			if err == nil {
+				errs = append(errs, c.Close())
+			}
+			if ctx.Err() != nil {
+				ended <- errors.Join(errs...)
+				return
+			}
+		}
+	}()
+	err := <-dialed
+	cancel()
+	return errors.Join(err, <-ended)
 }
 
 // drain reads the waiting requests and closes them.
