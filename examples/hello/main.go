@@ -24,12 +24,12 @@ func main() {
 	defer conn.Close()
 	if dialed {
 		check(send(conn, mr, "hello"))
-		fmt.Println("answer:", receive(ctx, conn, mr))
+		fmt.Println("reply:", receive(ctx, conn, mr))
 		check(conn.Shutdown(ctx))
 	} else {
 		fmt.Println("heard:", receive(ctx, conn, mr))
 		check(send(conn, mr, fmt.Sprintf("hello to %v from process %d", conn.PeerAddr(), os.Getpid())))
-		<-conn.Disconnected() // by the peer, when it has the answer
+		<-conn.Disconnected() // by the peer, when it has the reply
 	}
 	check(mr.Close())
 }

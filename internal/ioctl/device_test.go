@@ -112,7 +112,7 @@ func TestConcurrentClose(t *testing.T) {
 
 // writer counts frames and rejects some.
 type writer struct {
-	answers []error
+	results []error
 	n       int
 }
 
@@ -120,12 +120,12 @@ func (w *writer) Ioctl(ioctl.Call) error { return nil }
 
 func (w *writer) Write([]byte) error {
 	w.n++
-	return w.answers[w.n-1]
+	return w.results[w.n-1]
 }
 
 // After one EACCES, Write always reports that the caller must use the ioctl.
 func TestWriteFallback(t *testing.T) {
-	w := &writer{answers: []error{nil, unix.ENOMEM, unix.EACCES}}
+	w := &writer{results: []error{nil, unix.ENOMEM, unix.EACCES}}
 	d := fake(t, w)
 	for i, want := range []struct {
 		ok  bool

@@ -208,7 +208,7 @@ func TestHeader(t *testing.T) {
 	c.Handle(0, 1)
 	c.Out(1, 8)
 	if err := d.Do(c); err != unix.ENOSPC {
-		t.Errorf("Do answers %v, want the bare errno", err)
+		t.Errorf("Do returns %v, want the bare errno", err)
 	}
 }
 

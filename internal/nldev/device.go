@@ -174,16 +174,16 @@ func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
 	}
 	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, client)
 	var cd CharDev
-	answers := 0
+	replies := 0
 	err := c.ask("find node of", client, uapi.RDMA_NLDEV_CMD_GET_CHARDEV, false, attrs,
-		func() { answers = 0 },
+		func() { replies = 0 },
 		func(b []byte) (err error) {
-			answers++
+			replies++
 			cd, err = decodeCharDev(b)
 			return err
 		})
-	if err == nil && answers != 1 {
-		err = wrap("find node of", client, malformed("%d answers", answers))
+	if err == nil && replies != 1 {
+		err = wrap("find node of", client, malformed("%d replies", replies))
 	}
 	if e, ok := err.(*Error); ok && index == nil && (e.Errno == unix.EOPNOTSUPP || e.Errno == unix.ENOENT) {
 		e.Hint = "no loaded module provides it: modprobe " + clientModule(client)

@@ -85,11 +85,11 @@ func (f *File) do(c *command) error {
 	if err := f.conn.Control(c.control); err != nil {
 		return f.gone(err)
 	}
-	return f.answer(c)
+	return f.result(c)
 }
 
-// answer returns the result of a command.
-func (f *File) answer(c *command) error {
+// result returns the result of a command.
+func (f *File) result(c *command) error {
 	switch c.errno {
 	case 0:
 		return nil

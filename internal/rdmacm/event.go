@@ -32,7 +32,7 @@ func (f *File) NextEvent(resp *uapi.RdmaUcmEventResp) error {
 		}
 		break
 	}
-	if err := f.answer(c); err != nil {
+	if err := f.result(c); err != nil {
 		return err
 	}
 	*resp = *out

@@ -46,7 +46,7 @@ func tooLarge(op, name string, asked, limit int) error {
 
 func badABI(format string, args ...any) error {
 	return &uverbs.Error{Op: "open", Kind: uverbs.ErrABI,
-		Detail: "the kernel's answer is none that this library knows: " + fmt.Sprintf(format, args...)}
+		Detail: "the kernel's reply is unknown to this library: " + fmt.Sprintf(format, args...)}
 }
 
 // errAllTargets is returned by a create when no index is left by which CQEs can name the queue.

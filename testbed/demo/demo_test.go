@@ -49,7 +49,7 @@ func TestHello(t *testing.T) {
 	if said := served.String(); said != "heard: hello\n" {
 		t.Errorf("the server said %q", said)
 	}
-	if said := string(called); !strings.HasPrefix(said, "answer: hello to 10.9.0.1:") {
+	if said := string(called); !strings.HasPrefix(said, "reply: hello to 10.9.0.1:") {
 		t.Errorf("the client said %q", said)
 	}
 }

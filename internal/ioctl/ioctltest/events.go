@@ -119,7 +119,10 @@ func (k *Kernel) send(fd int, record []byte) error {
 	}
 	if len(k.waiting[mine]) == 0 {
 		err := unix.Send(mine, record, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-		if !errors.Is(err, unix.EAGAIN) {
+		switch {
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // the library has closed its end
+			return nil
+		case !errors.Is(err, unix.EAGAIN):
 			return err
 		}
 		own, err := unix.FcntlInt(uintptr(mine), unix.F_DUPFD_CLOEXEC, 0)
