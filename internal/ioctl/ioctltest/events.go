@@ -18,6 +18,7 @@ func (k *Kernel) eventPair() (theirs int, err error) {
 	if mine, ok := k.channels[p[0]]; ok { // the library closed its end after forgetClosed
 		_ = unix.Close(mine)
 	}
+	delete(k.waiting, p[1]) // of an earlier socket with the number
 	k.channels[p[0]] = p[1]
 	return p[0], nil
 }
@@ -35,6 +36,7 @@ func (k *Kernel) forgetClosed() {
 	for fd, mine := range k.channels {
 		if hungUp(mine) {
 			_ = unix.Close(mine) // a socket of this process that is open
+			delete(k.waiting, mine)
 			delete(k.channels, fd)
 		}
 	}
@@ -90,23 +92,26 @@ func (k *Kernel) Unplug() {
 	clear(k.objects)
 }
 
-// sendWaiting sends the records that did not fit into the socket mine when they were reported. own
-// is another descriptor of the socket. A kernel's queue of events is not limited.
-func (k *Kernel) sendWaiting(mine, own int) {
+// A backlog has the records that did not fit into a socket when they were reported. A kernel's queue
+// of events is not limited.
+type backlog struct{ records [][]byte }
+
+// sendBacklog sends the records of b, of which there is at least one. own is another descriptor of
+// the socket mine.
+func (k *Kernel) sendBacklog(b *backlog, mine, own int) {
 	defer unix.Close(own)
 	for {
 		k.mu.Lock()
-		queue := k.waiting[mine]
-		if len(queue) == 0 {
-			delete(k.waiting, mine)
+		record := b.records[0]
+		k.mu.Unlock()
+		err := unix.Send(own, record, unix.MSG_NOSIGNAL)
+		k.mu.Lock()
+		if b.records = b.records[1:]; len(b.records) == 0 || err != nil { // the library has closed its end
+			if k.waiting[mine] == b { // not that of a later socket with the number
+				delete(k.waiting, mine)
+			}
 			k.mu.Unlock()
 			return
-		}
-		k.mu.Unlock()
-		err := unix.Send(own, queue[0], unix.MSG_NOSIGNAL)
-		k.mu.Lock()
-		if k.waiting[mine] = k.waiting[mine][1:]; err != nil { // the library has closed its end
-			delete(k.waiting, mine)
 		}
 		k.mu.Unlock()
 	}
@@ -117,23 +122,25 @@ func (k *Kernel) send(fd int, record []byte) error {
 	if !ok {
 		return fmt.Errorf("no event descriptor %d", fd)
 	}
-	if len(k.waiting[mine]) == 0 {
-		err := unix.Send(mine, record, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-		switch {
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // the library has closed its end
-			return nil
-		case !errors.Is(err, unix.EAGAIN):
-			return err
-		}
-		own, err := unix.FcntlInt(uintptr(mine), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		go k.sendWaiting(mine, own)
+	if b := k.waiting[mine]; b != nil {
+		b.records = append(b.records, record)
+		return nil
+	}
+	err := unix.Send(mine, record, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	switch {
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // the library has closed its end
+		return nil
+	case !errors.Is(err, unix.EAGAIN):
+		return err
+	}
+	own, err := unix.FcntlInt(uintptr(mine), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
 	}
 	if k.waiting == nil {
-		k.waiting = map[int][][]byte{}
+		k.waiting = map[int]*backlog{}
 	}
-	k.waiting[mine] = append(k.waiting[mine], record)
+	k.waiting[mine] = &backlog{[][]byte{record}}
+	go k.sendBacklog(k.waiting[mine], mine, own)
 	return nil
 }

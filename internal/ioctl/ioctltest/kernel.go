@@ -55,7 +55,7 @@ type Kernel struct {
 	violations []string
 	objects    map[uint32]*object
 	channels   map[int]int      // the library's end of each event descriptor, and ours
-	waiting    map[int][][]byte // records that do not fit into our end yet
+	waiting    map[int]*backlog // by our end of an event descriptor
 	async      int              // the library's end of the first event file, or -1
 	context    bool
 	unplugged  bool
