@@ -93,9 +93,13 @@ func (d *Device) writeRegister(offset int, v uint32) {
 	}
 }
 
-// writeUAR processes a store to a UAR page.
+// writeUAR processes a store to a UAR page. When the driver resets the device, programs store to
+// their pages until the driver has unmapped them. The device ignores these stores.
 func (d *Device) writeUAR(page, offset uint32, p []byte) {
 	if !d.uars.has(page) {
+		if d.lost.run > 0 && d.lost.has(page) {
+			return
+		}
 		d.report("a store of %d bytes to %#x of UAR page %#x, which is not allocated", len(p), offset, page)
 		return
 	}

@@ -98,6 +98,7 @@ type Device struct {
 	pages    pageManager
 	eqs      eventQueues
 	uars     uars
+	lost     uars    // what was allocated when the device was last stopped
 	domains  numbers // transport domains
 	counters numbers // sets of Q counters
 	port     portState
@@ -189,6 +190,9 @@ func (d *Device) disable() {
 func (d *Device) stop() {
 	d.running = false
 	d.eqs = eventQueues{}
+	if len(d.uars.used) > 0 {
+		d.lost = d.uars
+	}
 	d.uars = newUARs(&d.config, &d.caps)
 	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
 	d.counters = newNumbers("counter set", 1, 255)

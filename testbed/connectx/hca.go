@@ -86,7 +86,7 @@ func (d *Device) initHCA(in, out []byte) error {
 		return refuse(statusBadSystemState, reasonPagesMissing)
 	}
 	d.stop() // the driver sets the sizes of tables
-	d.running = true
+	d.running, d.lost = true, uars{}
 	return nil
 }
 

@@ -69,6 +69,27 @@ func TestUARPages(t *testing.T) {
 	}
 }
 
+// TestStoresAfterReset checks that stores to pages that a reset has freed are ignored until the driver
+// has started the device again, and that others are reported.
+func TestStoresAfterReset(t *testing.T) {
+	v := newDriver(t, nil)
+	v.boot()
+	page := uint32(prm.AllocUAROutUAR.Get(v.run(0x802, 0, nil)))
+	store := func(page uint32) { v.write(int(page)<<uarShift+doorbellArm, make([]byte, 4)) }
+	v.loop.Run(v.device.disable)
+	store(page)
+	v.reported(0)
+	store(page + 1)
+	v.reported(1)
+	v.loop.Run(v.device.Reset)
+	store(page)
+	v.reported(0)
+	v.setQueue()
+	v.boot()
+	store(page)
+	v.reported(1)
+}
+
 // TestUARLimits checks that page sizes and numbers that are out of range are
 // refused.
 func TestUARLimits(t *testing.T) {
