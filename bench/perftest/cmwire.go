@@ -19,7 +19,6 @@ type cmWire struct {
 	id        *cm.SyncID
 	requester requester // of a server
 	in, out   *uverbs.MR
-	length    int
 }
 
 // resolveTimeout limits the resolution of an address or a route.

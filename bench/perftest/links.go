@@ -179,7 +179,7 @@ func (e *endpoint) sendQPN(ctx context.Context, q *queue) error {
 
 // next waits for a completion before the test.
 func (e *endpoint) next(ctx context.Context, cq *uverbs.CQ) (*uverbs.WC, error) {
-	for e.o.Events {
+	if e.o.Events {
 		if _, err := cq.PollWait(ctx, e.wcs[:1]); err != nil {
 			return nil, err
 		}

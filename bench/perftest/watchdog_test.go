@@ -190,8 +190,11 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	o.Bandwidth = false
-	if c := o.slots(100, 8); c.next() != 100 || c.next() != 100 {
-		t.Error("a latency test has one place")
+	circle := o.slots(100, 8)
+	for range 2 {
+		if got := circle.next(); got != 100 {
+			t.Errorf("a latency test has one place, at 100: got %d", got)
+		}
 	}
 }
 

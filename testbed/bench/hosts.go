@@ -110,13 +110,6 @@ func (m *machine) next() int {
 	return m.port
 }
 
-func (m *machine) both() []host {
-	if m.server == m.client {
-		return []host{m.server}
-	}
-	return []host{m.server, m.client}
-}
-
 // program builds one of our programs and installs it at both ends.
 func (m *machine) program(ctx context.Context, pkg string) (paths [2]string, err error) {
 	if paths, ok := m.programs[pkg]; ok {

@@ -13,8 +13,6 @@ const (
 	eventCommand     = 0x0a
 	eventPageRequest = 0x0b
 	eventPageFault   = 0x0c
-
-	eventTypes = 64 // bits of a mask
 )
 
 const (

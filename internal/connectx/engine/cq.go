@@ -42,7 +42,6 @@ type CQ struct {
 	waiting   int    // completions since the CQ was armed: moderation
 	timer     *loop.Timer
 	users     int
-	seen      bool // consumer has been read from the record or a doorbell
 }
 
 func (a *CQAttr) stride() uint64 {

@@ -68,7 +68,7 @@ const (
 // Syndromes of an AETH.
 const (
 	AckNoCredits      = Ack | 31
-	NakSequence       = Nak | 0
+	NakSequence       = Nak // reason 0
 	NakInvalidRequest = Nak | 1
 	NakRemoteAccess   = Nak | 2
 	NakRemoteOp       = Nak | 3

@@ -37,7 +37,6 @@ type Peer struct {
 	gid *uverbs.GIDEntry
 	ah  *uverbs.AH
 	opt Options
-	mw  *uverbs.MW
 }
 
 // None means no argument, or no result.

@@ -38,7 +38,6 @@ type toy struct {
 	scratch [16]byte
 	resets  int
 	plugged int // calls of Connect less Disconnect
-	last    error
 }
 
 func newToy(t testing.TB, device uint16) *toy {
