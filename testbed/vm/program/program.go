@@ -5,6 +5,8 @@ package program
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,9 +25,11 @@ type Process struct {
 	Stdout  Output
 	Stderr  Output
 	Ended   chan struct{} // closed when the program has exited
+	guest   *vm.Guest
 	started time.Time
 	err     error
 	cancel  context.CancelFunc
+	threads string // where they were when Finish gave up
 }
 
 // Start starts a program. It is killed at the end of the test.
@@ -55,6 +59,7 @@ func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, n
 	p := &Process{
 		Cmd:     g.CommandContext(ctx, name, args...),
 		Ended:   make(chan struct{}),
+		guest:   g,
 		started: time.Now(),
 		cancel:  cancel,
 	}
@@ -112,7 +117,24 @@ func (p *Process) Status() int {
 
 // String returns the command line and the output.
 func (p *Process) String() string {
-	return "$ " + strings.Join(p.Cmd.Args, " ") + "\n" + p.Stdout.String() + p.Stderr.String()
+	return "$ " + strings.Join(p.Cmd.Args, " ") + "\n" + p.Stdout.String() + p.Stderr.String() + p.threads
+}
+
+// showThreads records where the threads wait: the number of the system call with its arguments, and
+// the kernel's stack.
+func (p *Process) showThreads() {
+	const script = `cd /proc/$1/task && for t in *; do
+		echo "thread $t ($(cat $t/comm)): $(cat $t/syscall)"; cat $t/stack
+	done`
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := p.guest.CommandContext(ctx, "sh", "-c", script, "sh", strconv.Itoa(p.Cmd.PID()))
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Run(); err != nil {
+		fmt.Fprintf(&out, "%v\n", err)
+	}
+	p.threads = "It did not exit, and was killed. Its threads:\n" + out.String()
 }
 
 // patience is how long an end may continue after the other has exited, unless
@@ -131,6 +153,7 @@ func Finish(s, c *Process) (serverErr, clientErr error) {
 	select {
 	case <-other.Ended:
 	case <-time.After(max(patience, time.Since(s.started))):
+		other.showThreads()
 		other.Kill()
 	}
 	return s.Wait(), c.Wait()
