@@ -6,6 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// noObjectLeft is the detail of ENOMEM if no limit explains it.
+const noObjectLeft = "the kernel has no memory for it, or the device no object left"
+
 // explainLimit wraps the error of a create command. If the kernel returned only EINVAL or
 // ENOMEM, explainLimit checks whether the requested number exceeds the device's limit.
 func (c *Context) explainLimit(op string, err error, what string, asked int, limit func(*DeviceAttr) int) error {
@@ -16,7 +19,7 @@ func (c *Context) explainLimit(op string, err error, what string, asked int, lim
 		}
 	}
 	if detail == "" && errors.Is(err, unix.ENOMEM) {
-		detail = "the kernel has no memory for it, or the device no object left"
+		detail = noObjectLeft
 	}
 	return c.wrap(op, c.name, err, detail)
 }

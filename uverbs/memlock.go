@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
 // A memlock compares the process's locked memory with its limit, in bytes. The
@@ -68,11 +70,21 @@ func statusField(status, key string) string {
 	return ""
 }
 
-// explainMemlock explains that n more bytes exceed the limit on locked memory. It
-// returns "" if the limit is not the cause. use is a phrase that says what the
-// bytes are for, or "".
-func explainMemlock(n uint64, use string) string {
-	m, ok := readMemlock()
+// memlockOf returns the limit of the process that uses a device.
+func memlockOf(d *ioctl.Device) (m memlock, ok bool) {
+	p := d.Process()
+	if p == nil {
+		return readMemlock()
+	}
+	m.limit, m.pinned = p.Memlock()
+	return m, m.limit != 0
+}
+
+// explainMemlock explains that n more bytes for a device exceed the limit on locked
+// memory. It returns "" if the limit is not the cause. use is a phrase that says what
+// the bytes are for, or "".
+func explainMemlock(d *ioctl.Device, n uint64, use string) string {
+	m, ok := memlockOf(d)
 	if !ok || m.exempt || m.limit == unix.RLIM_INFINITY || n+m.pinned <= m.limit {
 		return ""
 	}

@@ -150,7 +150,8 @@ var limited = fstest.MapFS{
 }
 
 func cgroupError() error {
-	return &Error{Op: "create QP", Object: "mlx5_0", Errno: unix.EAGAIN, Detail: explainCgroup(limited, "mlx5_0")}
+	const op = "create QP"
+	return &Error{Op: op, Object: "mlx5_0", Errno: unix.EAGAIN, Detail: explainCgroup(limited, "mlx5_0", op)}
 }
 
 // TestExplainCgroup checks that the text names the cgroup whose limit is reached, and its file.
@@ -173,8 +174,22 @@ func TestExplainCgroup(t *testing.T) {
 		{fstest.MapFS{}, "rxe0", "hca_handle or hca_object of rxe0"},
 		{fstest.MapFS{"proc/self/cgroup": {Data: []byte("0\n\n0::\n::/..\n")}}, "rxe0", "hca_handle or hca_object of rxe0"},
 	} {
-		if got := explainCgroup(c.files, c.device); !strings.Contains(got, c.want) {
+		if got := explainCgroup(c.files, c.device, "open"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want …%s…", c.device, got, c.want)
+		}
+	}
+}
+
+// TestCgroupObjects checks that the limit of contexts is not the cause when another object is created.
+func TestCgroupObjects(t *testing.T) {
+	both := fstest.MapFS{
+		"proc/self/cgroup":           {Data: []byte("0::/\n")},
+		"sys/fs/cgroup/rdma.max":     {Data: []byte("rxe0 hca_handle=1 hca_object=5\n")},
+		"sys/fs/cgroup/rdma.current": {Data: []byte("rxe0 hca_handle=1 hca_object=5\n")},
+	}
+	for op, want := range map[string]string{"open": "allows 1 open context(s)", "allocate PD": "allows 5 object(s)"} {
+		if got := explainCgroup(both, "rxe0", op); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want …%s…", op, got, want)
 		}
 	}
 }

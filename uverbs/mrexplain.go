@@ -16,7 +16,7 @@ func (c *Context) explainRegMR(op, obj string, b []byte, iova uint64, a Access, 
 	switch errno {
 	case unix.ENOMEM:
 		// On-demand memory is not pinned.
-		if text := explainMemlock(pinnedPages(addressOf(b), len(b)), ""); text != "" && a&OnDemand == 0 {
+		if text := explainMemlock(c.dev, pinnedPages(addressOf(b), len(b)), ""); text != "" && a&OnDemand == 0 {
 			return &Error{Op: op, Object: obj, Kind: ErrMemlock, Errno: errno, Detail: text}
 		}
 		return c.wrap(op, obj, err, "the kernel has no memory for it")

@@ -184,6 +184,9 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 		}
 	}
 	detail := ""
+	if errors.Is(err, unix.ENOMEM) {
+		detail = noObjectLeft
+	}
 	if notSupported(err) {
 		detail = "the device has no QPs of type " + cfg.Type.String()
 	}

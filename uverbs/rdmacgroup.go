@@ -3,9 +3,12 @@ package uverbs
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
 // A cgroupDir is the path of a cgroup with the rdma controller in the file system,
@@ -15,12 +18,16 @@ type cgroupDir string
 // explainCgroup explains which limit of the rdma cgroup the process has reached.
 // The kernel reports it as EAGAIN (ib_rdmacg_try_charge). If the cgroup's files do
 // not show the limit, for example because a container does not have them,
-// explainCgroup says where to look. root is the root of the file system.
-func explainCgroup(root fs.FS, device string) string {
+// explainCgroup says where to look. root is the root of the file system, op the
+// operation that failed: a context is charged as hca_handle when it is opened.
+func explainCgroup(root fs.FS, device, op string) string {
 	const fix = ": raise it, or close contexts and objects of the device that are not needed"
 	for _, dir := range rdmaCgroups(root) {
 		limits, used := dir.read(root, "rdma.max", device), dir.read(root, "rdma.current", device)
 		for _, resource := range []string{"hca_handle", "hca_object"} {
+			if resource == "hca_handle" && op != "open" {
+				continue
+			}
 			limit, err := strconv.Atoi(limits[resource])
 			if err != nil { // "max" or missing
 				continue
@@ -33,6 +40,14 @@ func explainCgroup(root fs.FS, device string) string {
 	}
 	return fmt.Sprintf("a limit of the process's rdma cgroup is reached (hca_handle or hca_object of %s in rdma.max"+
 		" of the cgroup in /proc/self/cgroup, or of one above it)", device) + fix
+}
+
+// rootOf returns the root of the file system of the process that uses a device.
+func rootOf(d *ioctl.Device) fs.FS {
+	if p := d.Process(); p != nil {
+		return p.Files()
+	}
+	return os.DirFS("/")
 }
 
 var cgroupNames = map[string]string{"hca_handle": "open context(s)", "hca_object": "object(s)"}

@@ -55,12 +55,12 @@ func (c *Context) exhausted(op, object, detail string, err error, errno unix.Err
 	var pinned *driver.PinnedError
 	switch {
 	case errno == unix.ENOMEM && errors.As(err, &pinned):
-		if text := explainMemlock(pinnedPages(0, pinned.Bytes),
+		if text := explainMemlock(c.dev, pinnedPages(0, pinned.Bytes),
 			" for the rings, which the device's driver pins,"); text != "" {
 			return &Error{Op: op, Object: object, Kind: ErrMemlock, Errno: errno, Detail: text}
 		}
 	case errno == unix.EAGAIN && creates(op) && detail == "":
-		return &Error{Op: op, Object: object, Errno: errno, Detail: explainCgroup(os.DirFS("/"), c.name)}
+		return &Error{Op: op, Object: object, Errno: errno, Detail: explainCgroup(rootOf(c.dev), c.name, op)}
 	}
 	return nil
 }

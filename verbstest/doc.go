@@ -48,6 +48,7 @@
 // # Faults
 //
 // A test makes things fail: [Network.AddFault] packets, [Machine.FailCommand], [Machine.Refuse] and
-// [Machine.SetCommandTime] commands of the kernel, [Machine.FailCompletion] a request,
+// [Machine.SetCommandTime] commands of the kernel, [Machine.SetLimits] commands that need too much,
+// [Machine.FailCompletion] a request,
 // [Machine.SetPort] the cable, and [Machine.RemoveDevice] the device.
 package verbstest

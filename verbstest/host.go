@@ -79,7 +79,7 @@ func (m *Machine) open() (*file, error) {
 	core.UARBase = uint32(len(m.files)) * registerPages
 	d := &core.Device
 	d.NodeGuid, d.SysImageGuid = m.guid(), m.guid()
-	d.MaxQp, d.MaxCq, d.MaxMr, d.MaxPd, d.MaxAh, d.MaxSrq = 1<<17, 1<<17, 1<<17, 1<<17, 1<<17, 1<<17
+	d.MaxAh = deviceObjects
 	d.MaxQpWr, d.MaxSrqWr, d.MaxCqe, d.MaxSge, d.MaxSrqSge = 1<<15, 1<<15-1, 1<<22-1, 30, 31
 	d.MaxMcastGrp, d.MaxMcastQpAttach, d.MaxTotalMcastQpAttach = 1<<10, 1<<8, 1<<18
 	d.VendorId, d.VendorPartId = 0x15b3, 4125
@@ -88,6 +88,7 @@ func (m *Machine) open() (*file, error) {
 	core.Fail = m.fail
 	f := &file{m.adapter.NewKernel(core), m, core}
 	f.describe()
+	f.setNumbers(m.limits)
 	m.files = append(m.files, f)
 	return f, nil
 }

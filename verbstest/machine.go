@@ -36,6 +36,7 @@ type Machine struct {
 	plan     plan
 	portDown bool
 	removed  bool
+	limits   Limits
 }
 
 // A file is an open node of the device.

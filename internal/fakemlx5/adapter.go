@@ -41,6 +41,8 @@ type Adapter struct {
 	cqs     map[uint32]cqOwner
 	kernels map[*Kernel]bool
 	pd      uint32 // of the kernel's own objects; 0 if there is none yet
+	limits  Limits
+	pinned  uint64 // bytes
 }
 
 type cqOwner struct {

@@ -29,11 +29,14 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	if other := u.Flags &^ uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX; other != 0 { // timestamps count ticks
 		k.problem("a CQ with flags %#x", other)
 	}
-	spans := k.share(span{u.BufAddr, n}, span{u.DbAddr, 8})
+	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
+	if err != nil {
+		return err
+	}
 	q, err := k.adapter.HCA.CreateCQ(engine.CQAttr{UAR: k.registerPage(c, u), Wide: u.CqeSize == 128,
 		LogSize: log2(uint32(entries)), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr})
 	if err != nil {
-		k.unshare(spans)
+		k.unpin(spans)
 		return refused
 	}
 	h := handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE)
@@ -68,10 +71,19 @@ func (k *Kernel) resizeCQ() error {
 	q := k.CQs[r.CqHandle]
 	entries := powerOfTwo(int(r.Cqe) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
-	spans := k.share(span{u.BufAddr, n})
+	spans, err := k.pin(pages(u.BufAddr, n))
+	if err != nil {
+		return err
+	}
 	if q.Resize(log2(uint32(entries)), u.CqeSize == 128, pagesOf(u.BufAddr, n)) != nil {
-		k.unshare(spans)
+		k.unpin(spans)
 		return refused
+	}
+	for i, s := range q.spans { // the device may still read the old ring
+		if !s.record && !s.unpinned {
+			k.uncharge(s)
+			q.spans[i].unpinned = true
+		}
 	}
 	q.spans = append(q.spans, spans...)
 	return nil
@@ -81,6 +93,6 @@ func (k *Kernel) destroyCQ(h uint32) error {
 	q := k.CQs[h]
 	delete(k.CQs, h)
 	delete(k.adapter.cqs, q.Number)
-	k.unshare(q.spans)
+	k.unpin(q.spans)
 	return k.adapter.HCA.DestroyCQ(q.Number)
 }

@@ -29,6 +29,9 @@ type Kernel struct {
 
 	adapter *Adapter
 	call    ioctl.Call // the command that runs
+	opened  bool       // the context
+	full    func(command string) unix.Errno
+	records map[uint64]int // doorbell records by page
 
 	// The device's parts of the objects, by handle.
 	PDs   map[uint32]uint32
@@ -41,15 +44,12 @@ type Kernel struct {
 	raw   rawObjects
 }
 
-// A span is a range of this process's memory that the device may use.
-type span struct{ addr, n uint64 }
-
 // NewKernel returns the part of the kernel for a new file of the adapter. core handles what does
 // not depend on the driver. Its description of the device must fit the adapter.
 func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	k := &Kernel{Kernel: core, adapter: a,
 		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
-		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}}
+		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}, records: map[uint64]int{}}
 	k.Reply = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: a.cfg.CQEVersion,
 		CmdsSuppUhw: 3, LogUarSize: 12, NumUarsPerPage: 1, BfRegSize: 512}
@@ -57,6 +57,7 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 		k.Reply.BfRegSize = 0
 	}
 	core.OnModifyQP, core.OnQueryQP, core.OnResizeCQ = k.modifyQP, k.queryQP, k.resizeCQ
+	k.limit()
 	a.loop.Run(func() { a.kernels[k] = true })
 	return k
 }
@@ -99,6 +100,7 @@ func (k *Kernel) Ioctl(c ioctl.Call) (err error) {
 func (k *Kernel) ioctl(c ioctl.Call) error {
 	k.call = c
 	destroy := k.destroyer(c)
+	k.full = k.adapter.full()
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err
 	}
@@ -107,6 +109,7 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 	}
 	switch h := c.Header(); [2]uint16{h.ObjectId, h.MethodId} {
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}:
+		k.opened = true
 		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &k.Reply)
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}:
 		reply(c, uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &k.Reply)
@@ -117,7 +120,7 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:
 		return k.created(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE, k.createQP(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_CREATE}:
-		k.createWQ(c)
+		return k.created(c, uapi.UVERBS_ATTR_CREATE_WQ_HANDLE, k.createWQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}:
 		return k.created(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE, k.createSRQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}:

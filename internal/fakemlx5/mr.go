@@ -32,12 +32,18 @@ func rightsOf(access uverbs.Access) engine.Rights {
 func (k *Kernel) regMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
+	spans, err := k.pin(pages(r.Start, r.Length))
+	if err != nil {
+		k.Forget(resp.MrHandle)
+		return err
+	}
 	key, err := k.createKey(r)
 	if err != nil {
+		k.unpin(spans)
 		k.Forget(resp.MrHandle)
 		return refused
 	}
-	k.mrs[resp.MrHandle] = &mr{key, k.share(span{r.Start, r.Length}), *r}
+	k.mrs[resp.MrHandle] = &mr{key, spans, *r}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
 	return nil
@@ -67,13 +73,17 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 	if f&uverbs.ReregAccess != 0 {
 		next.AccessFlags = r.AccessFlags
 	}
+	spans, err := k.pin(pages(next.Start, next.Length))
+	if err != nil {
+		return err
+	}
 	key, err := k.createKey(&next)
 	if err != nil {
+		k.unpin(spans)
 		return refused
 	}
 	k.check(k.adapter.HCA.DestroyMKey(m.Index))
-	spans := k.share(span{next.Start, next.Length})
-	k.unshare(m.spans)
+	k.unpin(m.spans)
 	*m = mr{key, spans, next}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
@@ -92,7 +102,7 @@ func (k *Kernel) deregMR(h uint32) error {
 		return nil // of a dma-buf, for which the device has no key
 	}
 	delete(k.mrs, h)
-	k.unshare(m.spans)
+	k.unpin(m.spans)
 	return k.adapter.HCA.DestroyMKey(m.Index)
 }
 

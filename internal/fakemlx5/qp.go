@@ -26,8 +26,7 @@ const (
 
 func (k *Kernel) createQP(c ioctl.Call) error {
 	if uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) == uverbs.RawPacket {
-		k.createRawQP(c)
-		return nil
+		return k.createRawQP(c)
 	}
 	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
@@ -45,10 +44,13 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 	}
 	k.setService(c, &a, u.RqWqeCount > 0)
 	k.setScatter(c, u.Flags, &a)
-	spans := k.share(span{u.BufAddr, n}, span{u.DbAddr, 8})
+	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
+	if err != nil {
+		return err
+	}
 	q, err := k.adapter.HCA.CreateQP(a)
 	if err != nil {
-		k.unshare(spans)
+		k.unpin(spans)
 		return refused
 	}
 	h := handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
@@ -121,6 +123,6 @@ func (k *Kernel) destroyQP(h uint32) error {
 	}
 	q := k.QPs[h]
 	delete(k.QPs, h)
-	k.unshare(q.spans)
+	k.unpin(q.spans)
 	return k.adapter.HCA.DestroyQP(q.Number)
 }

@@ -51,7 +51,7 @@ func (k *Kernel) rawPackets() *rawObjects {
 	return r
 }
 
-func (k *Kernel) createRawQP(c ioctl.Call) {
+func (k *Kernel) createRawQP(c ioctl.Call) error {
 	q := &rawQP{creation: creationOf(c)}
 	k.rawPackets().qps[handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = q
 	var err error
@@ -60,10 +60,14 @@ func (k *Kernel) createRawQP(c ioctl.Call) {
 			k.raw.tables[uint32(t.Data)].Number))
 		k.check(err)
 		reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, new(uint32))
-		return
+		return nil
 	}
 	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
-	q.spans = k.share(span{u.DbAddr, 8})
+	if q.spans, err = k.pin(record(u.DbAddr), pages(u.BufAddr, uint64(u.RqWqeCount)<<u.RqWqeShift),
+		pages(u.SqBufAddr, uint64(u.SqWqeCount)*blockSize)); err != nil {
+		delete(k.raw.qps, handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))
+		return err
+	}
 	if u.RqWqeCount > 0 {
 		k.check(k.createRawReceive(c, q, u))
 	}
@@ -71,11 +75,11 @@ func (k *Kernel) createRawQP(c ioctl.Call) {
 		k.check(k.createRawSend(c, q, u))
 	}
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0)})
+	return nil
 }
 
 func (k *Kernel) createRawReceive(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (err error) {
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
-	q.spans = append(q.spans, k.share(span{u.BufAddr, n})...)
 	strip := uverbs.QPCreateFlags(Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS))&uverbs.QPCVLANStripping != 0
 	q.rq, err = k.adapter.HCA.CreateRQ(engine.RQAttr{
 		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)].Number,
@@ -92,7 +96,6 @@ func (k *Kernel) createRawReceive(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp
 
 func (k *Kernel) createRawSend(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (err error) {
 	n := uint64(u.SqWqeCount) * blockSize
-	q.spans = append(q.spans, k.share(span{u.SqBufAddr, n})...)
 	if q.tis, err = k.adapter.HCA.CreateTIS(transportDomain); err != nil {
 		return err
 	}
@@ -149,7 +152,7 @@ func (k *Kernel) modifyRawQP(q *rawQP, state uverbs.QPState) {
 }
 
 func (k *Kernel) destroyRawQP(q *rawQP) error {
-	k.unshare(q.spans)
+	k.unpin(q.spans)
 	var errs []error
 	if q.tir != nil {
 		errs = append(errs, k.adapter.HCA.DestroyTIR(q.tir.Number))
@@ -166,22 +169,25 @@ func (k *Kernel) destroyRawQP(q *rawQP) error {
 	return errors.Join(errs...)
 }
 
-func (k *Kernel) createWQ(c ioctl.Call) {
+func (k *Kernel) createWQ(c ioctl.Call) error {
 	u := Input[uapi.Mlx5IbCreateWq](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
-	spans := k.share(span{u.BufAddr, n}, span{u.DbAddr, 8})
+	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
+	if err != nil {
+		return err
+	}
 	q, err := k.adapter.HCA.CreateRQ(engine.RQAttr{
 		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE)].Number,
 		UserIndex: u.UserIndex, PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)],
 		LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
 		StripVLAN: uverbs.WQFlags(Num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&uverbs.WQCVLANStripping != 0})
 	if err != nil {
-		k.unshare(spans)
-		k.check(err)
-		return
+		k.unpin(spans)
+		return refused
 	}
 	k.rawPackets().wqs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_HANDLE)] = &wq{q, spans}
 	reply(c, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, &q.Number)
+	return nil
 }
 
 func (k *Kernel) modifyWQ(r *uapi.IbUverbsExModifyWq) {
@@ -199,7 +205,7 @@ func (k *Kernel) modifyWQ(r *uapi.IbUverbsExModifyWq) {
 func (k *Kernel) destroyWQ(h uint32) error {
 	q := k.raw.wqs[h]
 	delete(k.raw.wqs, h)
-	k.unshare(q.spans)
+	k.unpin(q.spans)
 	return k.adapter.HCA.DestroyRQ(q.Number)
 }
 

@@ -25,10 +25,13 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 		a.XRCD = k.XRCDs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)]
 		a.CQ = k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)].Number
 	}
-	spans := k.share(span{u.BufAddr, n}, span{u.DbAddr, 8})
+	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
+	if err != nil {
+		return err
+	}
 	q, err := k.adapter.HCA.CreateSRQ(a)
 	if err != nil {
-		k.unshare(spans)
+		k.unpin(spans)
 		return refused
 	}
 	k.SRQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)] = &SRQ{q, spans}
@@ -50,6 +53,6 @@ func (k *Kernel) querySRQ(c ioctl.Call) {
 func (k *Kernel) destroySRQ(h uint32) error {
 	s := k.SRQs[h]
 	delete(k.SRQs, h)
-	k.unshare(s.spans)
+	k.unpin(s.spans)
 	return k.adapter.HCA.DestroySRQ(s.Number)
 }

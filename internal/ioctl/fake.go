@@ -1,6 +1,8 @@
 package ioctl
 
 import (
+	"io/fs"
+
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -26,6 +28,25 @@ type Closer interface{ Closed() }
 func (d *Device) Doorbells() Doorbells {
 	b, _ := d.kernel.(Doorbells)
 	return b
+}
+
+// A Process is a Kernel with the limits of the process that issues the commands, which are then not
+// those of the process that runs the test.
+type Process interface {
+	// Memlock returns the limit on locked memory, or 0 if there is none, and how much is pinned, in
+	// bytes.
+	Memlock() (limit, pinned uint64)
+	// Files returns the file system with the process's cgroups.
+	Files() fs.FS
+}
+
+// Process returns the fake kernel if it has limits, or nil. d may be nil.
+func (d *Device) Process() Process {
+	if d == nil {
+		return nil
+	}
+	p, _ := d.kernel.(Process)
+	return p
 }
 
 // NewFake is [New] for a node whose commands are run by k. It takes ownership of fd, which is
