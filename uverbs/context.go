@@ -8,12 +8,14 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/machine"
 )
 
 // A Context is an open device: struct ibv_context. All other objects are created on it, and
 // Close closes all of them. Any number of goroutines may call its methods.
 type Context struct {
 	dev     *ioctl.Device
+	machine machine.Machine // on which the device is
 	device  Device
 	name    string // device name, such as rxe0
 	impl    providerContext

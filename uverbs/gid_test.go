@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -35,11 +36,11 @@ func manyGIDs(t testing.TB, n int) *rig {
 func countLookups(t testing.TB) *[][]int {
 	t.Helper()
 	var calls [][]int
-	netdevNames = func(indexes []int) (map[int]string, error) {
+	netdevNames = func(_ machine.Machine, indexes []int) (map[int]string, error) {
 		calls = append(calls, indexes)
 		return nldev.NetdevNames(indexes)
 	}
-	t.Cleanup(func() { netdevNames = nldev.NetdevNames })
+	t.Cleanup(func() { netdevNames = machine.InterfaceNames })
 	return &calls
 }
 
@@ -160,8 +161,8 @@ func TestAHKey(t *testing.T) {
 func TestNetdevsUnreadable(t *testing.T) {
 	r := manyGIDs(t, 2)
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.EAFNOSUPPORT} {
-		netdevNames = func([]int) (map[int]string, error) { return nil, os.NewSyscallError("socket", errno) }
-		t.Cleanup(func() { netdevNames = nldev.NetdevNames })
+		netdevNames = func(machine.Machine, []int) (map[int]string, error) { return nil, os.NewSyscallError("socket", errno) }
+		t.Cleanup(func() { netdevNames = machine.InterfaceNames })
 		for name, err := range map[string]error{"GIDs": second(r.c.GIDs(1)), "QueryGID": second(r.c.QueryGID(1, 1)),
 			"SelectGID": second(r.c.SelectGID(1, netip.Addr{}))} {
 			if !errors.Is(err, errno) {

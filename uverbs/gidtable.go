@@ -173,7 +173,7 @@ func (c *Context) nameNetdevs(op string, entries []GIDEntry) error {
 	if len(indexes) == 0 {
 		return nil
 	}
-	names, err := netdevNames(indexes)
+	names, err := netdevNames(c.machine, indexes)
 	if err != nil {
 		return explainNetdevs(op, c.name, err)
 	}

@@ -94,7 +94,7 @@ func (c *Context) PKeys(port int) ([]uint16, error) {
 	if err := c.checkPort("read P_Keys", port); err != nil {
 		return nil, err
 	}
-	keys, err := machine.PKeys(c.name, uint32(port))
+	keys, err := machine.PKeys(c.machine, c.name, uint32(port))
 	if err != nil {
 		return nil, &Error{Op: "read P_Keys", Object: c.name, Errno: errnoOf(err), Detail: explainFDs(err), Err: err}
 	}

@@ -53,17 +53,19 @@ func Devices() ([]nldev.Device, error) {
 	return nldev.Devices()
 }
 
-// PKeys returns the P_Key table of a port: see [nldev.PKeys].
-func PKeys(device string, port uint32) ([]uint16, error) {
-	if m := Current(); m != nil {
+// PKeys returns the P_Key table of a port of a device of m, or of the real machine if m is nil: see
+// [nldev.PKeys].
+func PKeys(m Machine, device string, port uint32) ([]uint16, error) {
+	if m != nil {
 		return m.PKeys(device, port)
 	}
 	return nldev.PKeys(device, port)
 }
 
-// InterfaceNames returns the names of network interfaces by index: see [nldev.NetdevNames].
-func InterfaceNames(indexes []int) (map[int]string, error) {
-	if m := Current(); m != nil {
+// InterfaceNames returns the names of network interfaces of m, or of the real machine if m is nil, by
+// index: see [nldev.NetdevNames].
+func InterfaceNames(m Machine, indexes []int) (map[int]string, error) {
+	if m != nil {
 		return m.InterfaceNames(indexes)
 	}
 	return nldev.NetdevNames(indexes)
