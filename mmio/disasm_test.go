@@ -79,7 +79,7 @@ func TestInstructions(t *testing.T) {
 var (
 	textLine = regexp.MustCompile(`^TEXT \S*/mmio(?:_test)?\.(\w+)(\.abi0)?\(SB\)`)
 	target   = regexp.MustCompile(`^(J\w+) 0x[0-9a-f]+$`) // jump targets differ between builds
-	codeLine = regexp.MustCompile(`^\s+(?:(?:mmio|doorbell)_\w+\.s|order_amd64(?:_test)?\.go|types?\.go)` +
+	codeLine = regexp.MustCompile(`^\s+(?:(?:mmio|doorbell|order)_\w+\.s|order_amd64(?:_test)?\.go|types?\.go)` +
 		`:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)
 )
 

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/race"
 	"golang.org/x/sys/unix"
 )
 
@@ -180,6 +181,9 @@ func (b *SendBatch) Submit() error {
 	}
 	err := b.err
 	if err == nil {
+		if race.Enabled {
+			releasePost(b.q.cfg.SendCQ)
+		}
 		if err = b.q.impl.Submit(); err != nil {
 			err = b.q.orClosed(&b.q.sendGate, err)
 		}

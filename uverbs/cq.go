@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -163,7 +164,8 @@ func (q *CQ) Context() *Context { return q.ctx }
 func (q *CQ) Entries() int { return int(q.entries.Load()) }
 
 // Poll stores up to len(wcs) completions in wcs and returns their number: ibv_poll_cq(3). It
-// does not wait and does not allocate. It returns [ErrClosed] after Close. If the queue is
+// does not wait and does not allocate. Under the race detector, a post happens before the poll
+// that returns its completion. It returns [ErrClosed] after Close. If the queue is
 // empty, it returns [ErrCQOverrun] if completions were lost because the queue was full, and
 // [ErrDeviceGone] if the device is gone.
 //
@@ -179,6 +181,10 @@ func (q *CQ) Poll(wcs []WC) (n int, err error) {
 	}
 	if !q.single {
 		q.calls.Unlock()
+	}
+	if race.Enabled && n > 0 {
+		acquirePosts(q)
+		acquirePosts(q.ctx)
 	}
 	return n, err
 }

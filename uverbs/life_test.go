@@ -35,8 +35,8 @@ func TestContextCloseOrder(t *testing.T) {
 	if got := r.k.Log()[before:]; !slices.Equal(got, want) {
 		t.Errorf("Close issued %v, want %v", got, want)
 	}
-	if p := protection(t, addr); p != "---p" {
-		t.Errorf("after Close the memory is %q, want it out of reach", p)
+	if p := protection(t, addr); p != closedMemory {
+		t.Errorf("after Close the memory is %q, want %q", p, closedMemory)
 	}
 	contexts.Lock()
 	defer contexts.Unlock()
@@ -71,7 +71,7 @@ func TestContextCloseWithRefusals(t *testing.T) {
 	if err := r.c.Close(); !errors.Is(err, unix.EPERM) {
 		t.Errorf("Close: %v, want what the kernel said", err)
 	}
-	if p := protection(t, b.mr.Addr()); p != "---p" {
+	if p := protection(t, b.mr.Addr()); p != closedMemory {
 		t.Errorf("the memory is %q", p)
 	}
 	for _, op := range []func() error{

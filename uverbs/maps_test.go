@@ -5,7 +5,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/race"
 )
+
+// closedMemory is the protection of memory from PD.Alloc after the MR was closed.
+var closedMemory = map[bool]string{false: "---p", true: "rw-p"}[race.Enabled]
 
 // protection returns the permissions of the page at addr in /proc/self/maps, such as "rw-p", or ""
 // if nothing is mapped there.

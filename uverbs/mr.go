@@ -77,21 +77,22 @@ func (p *PD) RegImplicit(a Access) (*MR, error) {
 
 // Alloc allocates n zero bytes outside the Go heap and registers them. For 2 MiB
 // and more it requests huge pages. After Close, an access to the bytes faults: the
-// address range is not reused until the MR is unreachable. Alloc returns
-// [ErrInvalid] if n is less than 1; otherwise the errors are those of [PD.RegMR].
+// address range is not reused until the MR is unreachable. In a program built with
+// the race detector, the bytes are on the Go heap, because the detector knows only
+// that memory. Alloc returns [ErrInvalid] if n is less than 1; otherwise the errors
+// are those of [PD.RegMR].
 func (p *PD) Alloc(n int, a Access) (*MR, error) {
 	if n <= 0 {
 		return nil, invalid("allocate memory", p.String(), "the size must be positive: "+strconv.Itoa(n))
 	}
-	buf, err := mapPages(n)
-	if err != nil {
+	r := newRegistration(p)
+	mem := r.firstBacking()
+	if err := mem.alloc(n); err != nil {
 		return nil, p.ctx.wrap("allocate memory", p.String(), err, fmt.Sprintf("the system has no %d bytes", n))
 	}
-	r := newRegistration(p)
-	*r.firstBacking() = backing{buf: buf, own: true}
-	m, err := r.register(func(r *registration) error { return r.reg(p, buf, addressOf(buf), a) })
+	m, err := r.register(func(r *registration) error { return r.reg(p, mem.buf, addressOf(mem.buf), a) })
 	if err != nil {
-		return nil, errors.Join(err, unmapPages(buf))
+		return nil, errors.Join(err, mem.release(true))
 	}
 	runtime.AddCleanup(m, (*registration).unreachable, r)
 	return m, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/race"
 )
 
 // A QP is a queue pair. Its methods may be called from any number of goroutines,
@@ -89,6 +90,9 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 //
 //go:nosplit
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
+	if race.Enabled {
+		releasePost(q.cfg.SendCQ)
+	}
 	if !q.single {
 		q.sq.Lock()
 	}
@@ -108,6 +112,9 @@ func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 //
 //go:nosplit
 func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
+	if race.Enabled {
+		releasePost(q.cfg.RecvCQ)
+	}
 	if !q.single {
 		q.rq.Lock()
 	}

@@ -28,7 +28,7 @@ func TestCloseRaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
-				race(t, c.end, c.racers)
+				raceEnd(t, c.end, c.racers)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func untilClosed(f func() error) {
 	}
 }
 
-func race(t *testing.T, end func(*rig, *bundle), sets []racerSet) {
+func raceEnd(t *testing.T, end func(*rig, *bundle), sets []racerSet) {
 	t.Helper()
 	r := newRig(t)
 	r.pageable()

@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -214,6 +215,9 @@ func (s *SRQ) MaxSGE() int { return s.maxSGE }
 // which messages arrive determines which QP uses which receive. Errors and n are as
 // for [QP.PostSend]. The errors include [ErrDeviceGone] and [ErrClosed].
 func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
+	if race.Enabled {
+		releasePost(s.ctx)
+	}
 	s.lock()
 	if g := s.gate.Load(); g != gateOpen {
 		err = gateErrors[g]

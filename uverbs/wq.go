@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/noescape"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -224,6 +225,9 @@ func (q *WQ) State() WQState {
 // as for [QP.PostSend]: [ErrState] in RESET, [ErrDeviceGone], and [ErrClosed] after
 // Close.
 func (q *WQ) PostRecv(wrs ...RecvWR) (n int, err error) {
+	if race.Enabled {
+		releasePost(q.ctx)
+	}
 	q.lock()
 	if g := q.gate.Load(); g != gateOpen {
 		err = wqGateError(g)

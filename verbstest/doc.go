@@ -51,4 +51,12 @@
 // [Machine.SetCommandTime] commands of the kernel, [Machine.SetLimits] commands that need too much,
 // [Machine.FailCompletion] a request,
 // [Machine.SetPort] the cable, and [Machine.RemoveDevice] the device.
+//
+// # Data races with the device
+//
+// Under "go test -race", what devices do to registered memory takes part in the race detector. A
+// receive buffer that is read before its completion was polled and the buffer of a send that is
+// changed too early are reported like a race of two goroutines. The goroutine that stands for the
+// device was created by the post: its "created at" has the line of the post. [IgnoreRaces] excludes
+// memory that is polled on purpose.
 package verbstest

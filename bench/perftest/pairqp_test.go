@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -151,7 +152,7 @@ func (q *pairQP) execute(r *request) bool {
 			copy(peer.c.memory(into.Addr, r.n), local)
 		}
 	case uverbs.OpWrite, uverbs.OpWriteImm:
-		copy(peer.c.memory(r.to, r.n), local)
+		race.CopyHidden(peer.c.memory(r.to, r.n), local) // the program polls the memory
 	case uverbs.OpRead, uverbs.OpFetchAdd, uverbs.OpCompareSwap: // only the fetched data is checked
 		copy(local, peer.c.memory(r.to, r.n))
 	}

@@ -3,6 +3,7 @@ package arch
 import (
 	"cmp"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/token"
 	"go/types"
@@ -70,7 +71,7 @@ func newFileGraph(t *testing.T, pkg string, exports map[string]string) *fileGrap
 	var syntax []*ast.File
 	g := &fileGraph{uses: map[fileEdge][]string{}}
 	for _, f := range files(t) {
-		if f.dir() == pkg && !f.test() {
+		if f.dir() == pkg && !f.test() && f.built(t) {
 			fset = f.fset
 			g.files = append(g.files, path.Base(f.path))
 			syntax = append(syntax, f.ast)
@@ -98,6 +99,16 @@ func newFileGraph(t *testing.T, pkg string, exports map[string]string) *fileGrap
 		slices.Sort(names)
 	}
 	return g
+}
+
+// built reports whether a build without tags has the file.
+func (f *file) built(t *testing.T) bool {
+	t.Helper()
+	ok, err := build.Default.MatchFile(filepath.Join(root, f.dir()), path.Base(f.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
 }
 
 // exportData returns the files with the export data of what the packages import.

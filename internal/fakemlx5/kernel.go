@@ -1,6 +1,7 @@
 package fakemlx5
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -73,8 +75,19 @@ func (k *Kernel) Removed() {
 // Closed implements ioctl.Closer. The adapter reports no further events to the file.
 func (k *Kernel) Closed() { k.adapter.loop.Run(func() { delete(k.adapter.kernels, k) }) }
 
-// Doorbell implements ioctl.Doorbells.
+// Doorbell implements ioctl.Doorbells. To the race detector, the device is a thread of its own: what
+// it does happens after the post, and before the completion is polled. Commands run in the caller:
+// after a command, the device has done what it did before.
 func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
+	if race.Enabled {
+		b = bytes.Clone(b) // the caller may reuse it
+		race.Apart(func() { k.store(page, offset, b) })
+		return
+	}
+	k.store(page, offset, b)
+}
+
+func (k *Kernel) store(page, offset uint32, b []byte) {
 	k.adapter.loop.Run(func() {
 		k.Stores++
 		if len(b) > 8 {

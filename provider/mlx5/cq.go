@@ -131,7 +131,8 @@ func (q *cq) mine(i uint32) (v uint64, ok bool) {
 
 // Ready implements driver.CQ. It also returns true if Poll has an error to return.
 func (q *cq) Ready() bool {
-	_, ready := q.mine(q.ci)
+	v := be(atomic.LoadUint64(&q.at(q.ci)[7])) // Poll acquires the entry
+	ready := (v^q.owner(q.ci))&ownerBit == 0
 	ready = (ready || q.lost != nil || q.failure.Load() != nil) && !q.retired.Load()
 	runtime.KeepAlive(q)
 	return ready

@@ -129,9 +129,9 @@ func resizeCQ(t *testing.T) {
 	}
 	const sends = 6 // one less than the CQ has room for
 	check(t, server.cq.Resize(sends))
+	client.fill()
 	for id := range uint64(sends) {
 		server.receive(t, 0)
-		client.fill()
 		client.post(t, 0, uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, SGL: client.outgoing()})
 	}
 	for range sends {

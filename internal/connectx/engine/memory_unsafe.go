@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/goverbs/goverbs/internal/race"
 )
 
 // Words shared by the host's processors and the device without a lock are
@@ -17,6 +19,7 @@ func loadBE32(p []byte) uint32 {
 	}
 	var b [4]byte
 	binary.NativeEndian.PutUint32(b[:], atomic.LoadUint32((*uint32)(at)))
+	race.Acquire(at)
 	return binary.BigEndian.Uint32(b[:])
 }
 
@@ -28,5 +31,6 @@ func StoreLast(p []byte, word []byte) {
 		copy(p[:4], word)
 		return
 	}
+	race.Release(at)
 	atomic.StoreUint32((*uint32)(at), binary.NativeEndian.Uint32(word))
 }

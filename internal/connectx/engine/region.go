@@ -18,7 +18,7 @@ func (qp *QP) remote(a transport.Access) (Rights, bool) {
 	switch a {
 	case transport.RemoteWrite:
 		return RemoteWrite, qp.RemoteWrite
-	case transport.RemoteRead:
+	case transport.RemoteRead, transport.RemoteReadAgain:
 		return RemoteRead, qp.RemoteRead
 	}
 	return RemoteAtomic, qp.RemoteAtomic
@@ -47,7 +47,8 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 	if a == transport.RemoteAtomic && va%8 != 0 {
 		return nil, transport.RemoteInvalidRequest
 	}
-	r := &region{qp: qp, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as}}
+	r := &region{qp: qp, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as,
+		again: a == transport.RemoteReadAgain}}
 	if rkey == NullMKey || rkey == NoMKey || !r.span.ok() {
 		return nil, transport.RemoteAccess
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/race"
 )
 
 // A span is memory of a request: the n bytes at va of a key. It is checked at
@@ -16,6 +17,7 @@ type span struct {
 	n      uint64
 	rights Rights
 	as     user
+	again  bool // a repeated READ: the requester drops the data if it has the first response
 }
 
 // A user is the object on whose behalf memory is accessed.
@@ -125,7 +127,11 @@ func (s *span) each(off, n uint64, left *budget, f func(p []byte)) access {
 // read fills p with the memory at off.
 func (s *span) read(off uint64, p []byte, left *budget) access {
 	return s.each(off, uint64(len(p)), left, func(src []byte) {
-		copy(p, src)
+		if s.again {
+			race.CopyHidden(p, src)
+		} else {
+			race.Copy(p, src)
+		}
 		p = p[len(src):]
 	})
 }
@@ -133,7 +139,7 @@ func (s *span) read(off uint64, p []byte, left *budget) access {
 // write stores p at off of the memory.
 func (s *span) write(off uint64, p []byte, left *budget) access {
 	return s.each(off, uint64(len(p)), left, func(dst []byte) {
-		copy(dst, p)
+		race.Copy(dst, p)
 		p = p[len(dst):]
 	})
 }

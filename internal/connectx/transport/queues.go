@@ -110,6 +110,7 @@ type Access uint8
 const (
 	RemoteWrite Access = iota + 1
 	RemoteRead
+	RemoteReadAgain // a READ that the peer has requested before
 	RemoteAtomic
 )
 

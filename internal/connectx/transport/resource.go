@@ -211,7 +211,7 @@ func (r *responder) repeat(res *resource, p *roce.Packet) {
 		}
 		return
 	}
-	region, ok := r.reach(p, RemoteRead)
+	region, ok := r.reach(p, RemoteReadAgain)
 	if ok {
 		res.region, res.base, res.again = region, off, true
 		r.queueResponse(res, p.PSN)
