@@ -13,8 +13,6 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-const messageSize = 4096
-
 // A pair is a network with an echo server on one machine, and a machine for a client.
 type pair struct {
 	t              *testing.T

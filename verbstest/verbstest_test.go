@@ -1,11 +1,8 @@
 package verbstest_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
@@ -45,54 +42,6 @@ func TestFindDevice(t *testing.T) {
 	if p.State != uverbs.PortActive || p.LinkLayer != uverbs.LinkEthernet {
 		t.Errorf("port: %+v", p)
 	}
-}
-
-// serveConn sends each message of a connection back.
-func serveConn(conn *cm.Conn, size int) error {
-	mr := conn.ID().Context.(*uverbs.MR)
-	for {
-		wc, err := conn.RecvComp(context.Background())
-		if errors.Is(err, cm.ErrDisconnected) {
-			return conn.Close()
-		}
-		if err != nil {
-			return errors.Join(err, conn.Close())
-		}
-		err = errors.Join(conn.PostRecv(0, mr.SGE(0, size)),
-			conn.PostSend(1, uverbs.Signaled, mr.SGE(0, int(wc.ByteLen))))
-		if err != nil {
-			return errors.Join(err, conn.Close())
-		}
-		if _, err := conn.SendComp(context.Background()); err != nil {
-			return errors.Join(err, conn.Close())
-		}
-	}
-}
-
-func echo(ctx context.Context, addr string, size int, text string) (_ string, err error) {
-	var mr *uverbs.MR
-	conn, err := cm.Dial(ctx, addr, &cm.Options{Setup: func(c *cm.Conn) (err error) {
-		if mr, err = c.AllocMsgs(2 * size); err != nil {
-			return err
-		}
-		return c.PostRecv(1, mr.SGE(size, size))
-	}})
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, conn.Close(), mr.Close()) }()
-	n := copy(mr.Bytes(), text)
-	if err := conn.PostSend(2, uverbs.Signaled, mr.SGE(0, n)); err != nil {
-		return "", err
-	}
-	if _, err := conn.SendComp(ctx); err != nil {
-		return "", err
-	}
-	wc, err := conn.RecvComp(ctx)
-	if err != nil {
-		return "", err
-	}
-	return string(mr.Bytes()[size:][:wc.ByteLen]), conn.Shutdown(ctx)
 }
 
 // TestEcho checks that a client and a server on two machines exchange messages, in several tests at
