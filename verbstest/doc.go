@@ -52,6 +52,11 @@
 // [Machine.FailCompletion] a request,
 // [Machine.SetPort] the cable, and [Machine.RemoveDevice] the device.
 //
+// # Order of events
+//
+// With the option [Seed], packets, completions and events arrive in an order that a seed decides. With
+// [Steps], they arrive one by one when the test calls [Network.Step].
+//
 // # Data races with the device
 //
 // Under "go test -race", what devices do to registered memory takes part in the race detector. A

@@ -48,9 +48,9 @@ type file struct {
 
 // New returns a machine on a network of its own, and puts the calling goroutine on it. When the
 // test ends, it fails the test if RDMA objects of the program remain.
-func New(t testing.TB) *Machine {
+func New(t testing.TB, options ...Option) *Machine {
 	t.Helper()
-	m := NewNetwork(t).Machine()
+	m := NewNetwork(t, options...).Machine()
 	t.Cleanup(m.enter())
 	return m
 }

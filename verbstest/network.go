@@ -21,7 +21,9 @@ type Network struct {
 	fabric *fabric.Switch
 	cm     *rdmacmtest.Kernel
 
-	ended atomic.Bool // the test
+	seed    uint64
+	stepped bool
+	ended   atomic.Bool // the test
 
 	mu       sync.Mutex
 	machines []*Machine
@@ -30,11 +32,14 @@ type Network struct {
 }
 
 // NewNetwork returns a network without machines. It exists until the test ends.
-func NewNetwork(t testing.TB) *Network {
+func NewNetwork(t testing.TB, options ...Option) *Network {
 	t.Helper()
 	n := &Network{t: t, macs: map[[16]byte][6]byte{}}
 	t.Cleanup(n.end) // after all others
-	n.fabric = fabric.NewSwitch(fabric.Config{Loop: &n.loop})
+	for _, o := range options {
+		o(n)
+	}
+	n.fabric = fabric.NewSwitch(fabric.Config{Loop: &n.loop, Seed: n.seed})
 	n.cm = rdmacmtest.New(t)
 	n.cm.Set(func() {
 		n.cm.Machine, n.cm.Current = rdmacmtest.Machine{}, n.currentCM

@@ -88,7 +88,7 @@ func (a *Adapter) View(addr uint64, n int) ([]byte, error) { return a.memory.Vie
 // Completion implements engine.Events.
 func (a *Adapter) Completion(q *engine.CQ) {
 	number := q.Number
-	a.loop.Post(func() { // a command may be running, which holds the fake kernel's lock
+	a.deliver(func() {
 		if o, ok := a.cqs[number]; ok {
 			a.check(o.k.Complete(o.handle))
 		}
@@ -116,7 +116,17 @@ const (
 )
 
 // Async implements engine.Events.
-func (a *Adapter) Async(e engine.AsyncEvent) { a.loop.Post(func() { a.async(e) }) }
+func (a *Adapter) Async(e engine.AsyncEvent) { a.deliver(func() { a.async(e) }) }
+
+// deliver delivers an event in a step of its own: a command may be running, which holds the fake
+// kernel's lock.
+func (a *Adapter) deliver(f func()) {
+	if a.loop.Seeded() {
+		a.loop.Deliver(a, f)
+	} else {
+		a.loop.Post(f)
+	}
+}
 
 func (a *Adapter) async(e engine.AsyncEvent) {
 	for k := range a.kernels {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/connectx/trace"
@@ -139,8 +138,8 @@ type HCA struct {
 func New(c Config) *HCA {
 	c.Limits.setDefaults()
 	if c.Now == nil {
-		start := time.Now()
-		c.Now = func() uint64 { return uint64(time.Since(start)) }
+		start := c.Loop.Now()
+		c.Now = func() uint64 { return uint64(c.Loop.Now().Sub(start)) }
 	}
 	h := &HCA{config: c, limits: c.Limits}
 	h.port.hca = h

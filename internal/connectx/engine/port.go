@@ -143,13 +143,29 @@ func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 	p.hca.transmit(pkt)
 }
 
+// A flow is packets of the port to itself whose order does not change.
+type flow struct {
+	hca     *HCA
+	destQPN uint32
+}
+
+// loopback receives a packet of the port itself.
+func (h *HCA) loopback(p *roce.Packet) {
+	receive := func() { h.ReceivePacket(p) }
+	if l := h.config.Loop; l.Seeded() {
+		l.Deliver(flow{h, p.DestQPN}, receive)
+	} else {
+		l.Post(receive)
+	}
+}
+
 // transmit sends a packet to the link, to the port itself, or to both.
 func (h *HCA) transmit(p *roce.Packet) {
 	if !h.port.up {
 		return
 	}
 	if h.own(p) {
-		h.config.Loop.Post(func() { h.ReceivePacket(p) })
+		h.loopback(p)
 		return
 	}
 	if group(p) {

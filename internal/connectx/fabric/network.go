@@ -213,6 +213,12 @@ func (p *port) send(u unit) {
 // unitCost is the memory of a queued packet in addition to its bytes.
 const unitCost = 256
 
+// A flow is packets whose order does not change: those of a queue pair.
+type flow struct {
+	to      *port
+	destQPN uint32
+}
+
 // deliver passes a packet to the device, in a separate step.
 func (p *port) deliver(u unit) {
 	cost := u.size() + unitCost
@@ -221,7 +227,7 @@ func (p *port) deliver(u unit) {
 		return
 	}
 	p.queued += cost
-	p.net.loop.Post(func() {
+	arrive := func() {
 		p.queued -= cost
 		if !p.Up() {
 			p.counters.LinkDown++
@@ -230,7 +236,12 @@ func (p *port) deliver(u unit) {
 		p.counters.Received++
 		p.counters.ReceivedBytes += uint64(u.size())
 		p.give(u)
-	})
+	}
+	if l := p.net.loop; l.Seeded() {
+		l.Deliver(flow{p, u.header().destQPN}, arrive)
+	} else {
+		l.Post(arrive)
+	}
 }
 
 // point is where faults apply: one direction of a port.
@@ -274,7 +285,7 @@ func (p *point) hold(f fate) {
 		return
 	}
 	p.bytes += cost
-	h := held{f.unit, time.Now().Add(f.delay), f.behind}
+	h := held{f.unit, p.port.net.loop.Now().Add(f.delay), f.behind}
 	i := len(p.held)
 	for i > 0 && h.due.Before(p.held[i-1].due) {
 		i--
@@ -290,13 +301,14 @@ func (p *point) arm() {
 	p.timer.Stop()
 	p.timer = nil
 	if len(p.held) > 0 {
-		p.timer = p.port.net.loop.After(time.Until(p.held[0].due), p.expire)
+		l := p.port.net.loop
+		p.timer = l.After(l.Until(p.held[0].due), p.expire)
 	}
 }
 
 // expire sends the packets that are due, in order.
 func (p *point) expire() {
-	now := time.Now()
+	now := p.port.net.loop.Now()
 	for len(p.held) > 0 && !p.held[0].due.After(now) {
 		p.send(p.release(0))
 	}

@@ -23,6 +23,8 @@ type Loop struct {
 	stopped bool
 	queue   []step
 	head    int // of queue: steps before it have run
+
+	schedule *schedule // nil without a seed
 }
 
 // A step is a queued function with its owner.
@@ -106,10 +108,16 @@ func (l *Loop) Stop() {
 type Timer struct {
 	timer   *time.Timer
 	stopped bool
+
+	loop  *Loop
+	entry *entry // of a loop with a seed
 }
 
 // After runs f inside the loop after d. It must be called in a step.
 func (l *Loop) After(d time.Duration, f func()) *Timer {
+	if l.schedule != nil {
+		return &Timer{loop: l, entry: l.add(l.schedule.elapsed()+d, f)}
+	}
 	t := &Timer{}
 	owner := l.owner
 	t.timer = time.AfterFunc(d, func() {
@@ -128,6 +136,9 @@ func (l *Loop) After(d time.Duration, f func()) *Timer {
 func (t *Timer) Stop() bool {
 	if t == nil || t.stopped {
 		return false
+	}
+	if t.entry != nil {
+		return t.loop.remove(t.entry)
 	}
 	t.stopped = true
 	t.timer.Stop()

@@ -315,7 +315,7 @@ type clock struct {
 
 // start runs f after d, instead of the function set before.
 func (c *clock) start(l *loop.Loop, d time.Duration, f func()) {
-	due := time.Now().Add(d)
+	due := l.Now().Add(d)
 	if c.timer != nil && due.Before(c.due) {
 		c.timer.Stop()
 		c.timer = nil
@@ -329,7 +329,7 @@ func (c *clock) start(l *loop.Loop, d time.Duration, f func()) {
 func (c *clock) arm(l *loop.Loop, d time.Duration, f func()) {
 	c.timer = l.After(d, func() {
 		c.timer = nil
-		if left := time.Until(c.due); left > 0 {
+		if left := l.Until(c.due); left > 0 {
 			c.arm(l, left, f)
 			return
 		}
