@@ -80,7 +80,6 @@ func TestOwnQPs(t *testing.T) {
 	k.next(EventEstablished, p)
 	is(t, "again", p.Notify(uverbs.EventCommEst), unix.EISCONN)
 	is(t, "twice", errors.Join(a.Establish(), a.Establish()), uverbs.ErrInvalid)
-	k.next(EventEstablished, p)
 	if s := r.State(a.kernelID); s != "established" {
 		t.Error(s)
 	}

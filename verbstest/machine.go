@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/connectx/engine"
@@ -36,6 +37,7 @@ type Machine struct {
 	plan     plan
 	portDown bool
 	removed  bool
+	killed   atomic.Bool
 	limits   Limits
 }
 
@@ -124,6 +126,9 @@ func (m *Machine) check() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.files {
+		if m.killed.Load() {
+			f.core.Forgive()
+		}
 		f.core.Close(m.net.t)
 	}
 }

@@ -21,9 +21,13 @@ type Network struct {
 	fabric *fabric.Switch
 	cm     *rdmacmtest.Kernel
 
-	seed    uint64
-	stepped bool
-	ended   atomic.Bool // the test
+	seed       uint64
+	stepped    bool
+	ended      atomic.Bool // the test
+	handshakes handshakes
+	// What separates machines, under the lock of cm.
+	cuts map[[2]*rdmacmtest.Machine]int
+	dead map[*rdmacmtest.Machine]bool
 
 	mu       sync.Mutex
 	machines []*Machine
@@ -34,7 +38,8 @@ type Network struct {
 // NewNetwork returns a network without machines. It exists until the test ends.
 func NewNetwork(t testing.TB, options ...Option) *Network {
 	t.Helper()
-	n := &Network{t: t, macs: map[[16]byte][6]byte{}}
+	n := &Network{t: t, macs: map[[16]byte][6]byte{}, cuts: map[[2]*rdmacmtest.Machine]int{},
+		dead: map[*rdmacmtest.Machine]bool{}}
 	t.Cleanup(n.end) // after all others
 	for _, o := range options {
 		o(n)
@@ -43,6 +48,8 @@ func NewNetwork(t testing.TB, options ...Option) *Network {
 	n.cm = rdmacmtest.New(t)
 	n.cm.Set(func() {
 		n.cm.Machine, n.cm.Current = rdmacmtest.Machine{}, n.currentCM
+		n.cm.OnMessage, n.cm.Reachable = n.onMessage, n.reachable
+		n.cm.Timeouts = rdmacmtest.Timeouts(defaultTimeouts)
 		n.cm.RealTime, n.cm.MulticastRoute, n.cm.NoGroups6 = true, true, true
 	})
 	return n
@@ -139,7 +146,7 @@ func (n *Network) resolve(gid [16]byte) ([6]byte, bool) {
 // violation reports that a program broke a rule for adapters.
 func (n *Network) violation(m *Machine, v engine.Violation) {
 	n.mu.Lock()
-	ignored := n.ignored[string(v.Rule)]
+	ignored := n.ignored[string(v.Rule)] || m.killed.Load()
 	n.mu.Unlock()
 	if ignored {
 		return

@@ -21,6 +21,7 @@ const (
 
 const (
 	rejectTimeout          = 4
+	rejectInvalidCommID    = 6
 	rejectInvalidServiceID = 8
 	sidrUnsupported        = 1
 	sidrReject             = 2
@@ -37,45 +38,41 @@ func connect(m *message) unix.Errno {
 		return unix.EINVAL
 	}
 	i.param, i.ece, i.state = req.ConnParam, req.Ece, connecting
-	k.send(i)
+	kind := REQ
+	if i.datagram {
+		kind = SIDRReq
+	}
+	k.repeat(i, connecting, func() { k.carry(k.message(kind, i), func(m *Message) { k.requestArrives(i, m) }) })
 	return 0
 }
 
-// send sends the request of an id.
-func (k *Kernel) send(i *id) {
-	k.machineAt(i).arrive("req")
+// requestArrives processes the request of i.
+func (k *Kernel) requestArrives(i *id, m *Message) {
+	if c := i.peer; c != nil && k.ids[c.n] == c && c.state != over {
+		if c.state == accepted { // the reply was lost
+			k.sendReply(c)
+		}
+		return
+	}
+	if i.state != connecting || i.dead {
+		return
+	}
 	l := k.listener(i)
 	switch {
 	case l == nil && i.datagram:
 		k.unreachable(i, sidrUnsupported, nil)
 	case l == nil:
 		k.rejected(i, rejectInvalidServiceID, nil)
-	case l.backlog == 0:
-		k.drop(l, i)
-	default:
-		k.request(l, i)
+	case l.backlog == 0 && !k.RealTime:
+		l.waiting = append(l.waiting, waiting{i, m})
+	case l.backlog > 0:
+		k.request(l, i, m)
 	}
 }
 
-// Times of the kernel, which are some seconds there.
-const (
-	repetition = 500 * time.Millisecond // until a request without a reply is sent again
-	timewait   = 300 * time.Millisecond // until the QP of an ended connection can be used again
-)
-
-// drop drops a request because the backlog of its listener is full. It is sent
-// again: when there is room, or in real time.
-func (k *Kernel) drop(l, i *id) {
-	if !k.RealTime {
-		l.waiting = append(l.waiting, i)
-		return
-	}
-	k.after(repetition, func() {
-		if i.state == connecting && k.ids[i.n] == i {
-			k.send(i)
-		}
-	})
-}
+// timewait is the time until the QP of an ended connection can be used again: some seconds in the
+// kernel.
+const timewait = 300 * time.Millisecond
 
 // listener returns the listener at the address to which i connects.
 func (k *Kernel) listener(i *id) *id {
@@ -119,16 +116,15 @@ func withoutZone(a netip.AddrPort) netip.AddrPort {
 }
 
 // request creates a child of the listener for the active side i.
-func (k *Kernel) request(l, i *id) {
+func (k *Kernel) request(l, i *id, m *Message) {
 	if i.state != connecting {
 		return
 	}
-	p := i.param
 	child := &id{
 		file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true,
-		src: withoutZone(i.dst), dst: withoutZone(i.src), peer: i, tos: i.tos,
-		responder: p.InitiatorDepth, initiator: p.ResponderResources, retry: min(p.RetryCount, 7),
-		rnr: min(p.RnrRetryCount, 7), qpType: receiverOf(i.qpType),
+		src: withoutZone(i.dst), dst: withoutZone(i.src), peer: i, tos: i.tos, remoteQPN: m.QPN, remotePSN: m.PSN,
+		responder: m.InitiatorDepth, initiator: m.ResponderResources, retry: m.RetryCount, rnr: m.RNRRetryCount,
+		qpType: receiverOf(i.qpType),
 	}
 	i.peer = child
 	k.add(child)
@@ -136,13 +132,14 @@ func (k *Kernel) request(l, i *id) {
 	e := &event{id: l, child: child,
 		resp: uapi.RdmaUcmEventResp{Uid: l.uid, Id: child.n, Event: rdmacm.EventConnectRequest, Ece: i.ece}}
 	if l.datagram {
-		ud := uapi.RdmaUcmUdParam{PrivateData: p.PrivateData, PrivateDataLen: roomSREQ}
+		ud := uapi.RdmaUcmUdParam{PrivateDataLen: roomSREQ}
+		copy(ud.PrivateData[:], m.PrivateData)
 		copy(e.resp.Param[:], bytesOf(&ud))
 	} else {
-		p.ResponderResources, p.InitiatorDepth = p.InitiatorDepth, p.ResponderResources
-		p.RetryCount, p.RnrRetryCount = child.retry, child.rnr
-		p.PrivateDataLen, p.Valid, p.Qkey = roomREQ, 0, 0
+		p := m.param()
+		p.FlowControl, p.PrivateDataLen = i.param.FlowControl, roomREQ
 		copy(e.resp.Param[:], bytesOf(&p))
+		k.acknowledge(i)
 	}
 	k.queue(e)
 }
@@ -157,8 +154,8 @@ func accept(m *message) unix.Errno {
 	case i.state == requested && valid:
 		errno = k.acceptRequest(i, req)
 	case i.state == answered && !valid:
-		i.state, i.peer.state = established, established
-		k.post(i.peer, rdmacm.EventEstablished, 0)
+		i.state = established
+		k.sendReady(i)
 	default:
 		return unix.EINVAL
 	}
@@ -181,15 +178,44 @@ func (k *Kernel) acceptRequest(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 	}
 	i.param, i.ece, i.state = p, req.Ece, accepted
 	i.responder, i.initiator = p.ResponderResources, p.InitiatorDepth
-	a := i.peer
-	a.machine.arrive("rep")
-	a.state = answered
-	a.responder, a.initiator, a.retry, a.rnr = p.InitiatorDepth, p.ResponderResources, min(a.param.RetryCount, 7),
-		min(p.RnrRetryCount, 7)
-	p.ResponderResources, p.InitiatorDepth = a.responder, a.initiator
-	p.RnrRetryCount, p.RetryCount, p.Qkey = a.rnr, 0, 0
-	k.postConn(a, rdmacm.EventConnectResponse, 0, p, roomREP, req.Ece)
+	k.repeat(i, accepted, func() { k.sendReply(i) })
 	return 0
+}
+
+// sendReply sends the reply of a child.
+func (k *Kernel) sendReply(i *id) {
+	m := k.message(REP, i)
+	m.RetryCount = 0
+	k.carry(m, func(m *Message) { k.replyArrives(i, m) })
+}
+
+// replyArrives processes the reply of a child.
+func (k *Kernel) replyArrives(i *id, m *Message) {
+	switch a := i.peer; {
+	case a.dead:
+	case k.ids[a.n] != a || a.state == over:
+		k.rejected(i, rejectInvalidCommID, nil)
+	case a.state == established: // the last message was lost
+		k.sendReady(a)
+	case a.state == connecting:
+		a.state, a.remoteQPN, a.remotePSN = answered, m.QPN, m.PSN
+		a.responder, a.initiator, a.retry, a.rnr = m.InitiatorDepth, m.ResponderResources, min(a.param.RetryCount, 7),
+			m.RNRRetryCount
+		p := m.param()
+		p.FlowControl = i.param.FlowControl
+		k.postConn(a, rdmacm.EventConnectResponse, 0, p, roomREP, i.ece)
+		k.acknowledge(i)
+	}
+}
+
+// sendReady notifies the peer of i that the connection is established.
+func (k *Kernel) sendReady(i *id) {
+	k.carry(&Message{Kind: RTU, From: i.machine, To: k.peerMachine(i)}, func(*Message) {
+		if p := i.peer; p.state == accepted {
+			p.state = established
+			k.post(p, rdmacm.EventEstablished, 0)
+		}
+	})
 }
 
 func reject(m *message) unix.Errno {
@@ -216,14 +242,19 @@ func reject(m *message) unix.Errno {
 
 // rejected notifies an id that its request or its reply was rejected.
 func (k *Kernel) rejected(i *id, reason uint8, data []byte) {
-	if i == nil || i.state == over {
+	if i == nil {
 		return
 	}
-	i.state = over
-	i.machine.arrive("rej")
-	var p uapi.RdmaUcmConnParam
-	copy(p.PrivateData[:], data)
-	k.postConn(i, rdmacm.EventRejected, int32(reason), p, roomREJ, uapi.RdmaUcmEce{})
+	k.carry(&Message{Kind: REJ, From: k.peerMachine(i), To: i.machine, Reason: reason, PrivateData: data},
+		func(m *Message) {
+			if i.state != connecting && i.state != answered && i.state != accepted && i.state != requested {
+				return
+			}
+			i.state = over
+			var p uapi.RdmaUcmConnParam
+			copy(p.PrivateData[:], m.PrivateData)
+			k.postConn(i, rdmacm.EventRejected, int32(m.Reason), p, roomREJ, uapi.RdmaUcmEce{})
+		})
 }
 
 // abandon ends a request without a reply.
@@ -243,31 +274,45 @@ func disconnect(m *message) unix.Errno {
 		if i.datagram {
 			return 0 // not connected; the kernel returns no error
 		}
-		k.disconnectedBy(i)
 		i.state = disconnecting
+		k.repeat(i, disconnecting, func() { k.disconnectPeer(i) })
 	case disconnected:
 		k.replyToDisconnect(i)
 	}
 	return 0 // in other states, too
 }
 
-// disconnectedBy notifies the peer of i, which must reply.
-func (k *Kernel) disconnectedBy(i *id) {
-	if p := i.peer; p.state == established {
-		p.state = disconnected
-		k.post(p, rdmacm.EventDisconnected, 0)
-	}
+// disconnectPeer notifies the peer of i, which must reply.
+func (k *Kernel) disconnectPeer(i *id) {
+	p := i.peer
+	k.carry(&Message{Kind: DREQ, From: i.machine, To: k.peerMachine(i)}, func(*Message) {
+		switch {
+		case p.dead:
+		case k.ids[p.n] != p || p.state == over: // the reply was lost, or there was none
+			k.disconnected(p, i)
+		case p.state == established, p.state == accepted, p.state == disconnecting:
+			p.state = disconnected
+			k.post(p, rdmacm.EventDisconnected, 0)
+		}
+	})
 }
 
 // replyToDisconnect ends the connection on both sides.
 func (k *Kernel) replyToDisconnect(i *id) {
 	i.state = over
 	k.after(timewait, func() { k.post(i, rdmacm.EventTimewaitExit, 0) })
-	if p := i.peer; p.state == disconnecting {
-		p.state = over
-		k.post(p, rdmacm.EventDisconnected, 0)
-		k.after(timewait, func() { k.post(p, rdmacm.EventTimewaitExit, 0) })
-	}
+	k.disconnected(i, i.peer)
+}
+
+// disconnected sends the reply of i to p, which has disconnected.
+func (k *Kernel) disconnected(i, p *id) {
+	k.carry(&Message{Kind: DREP, From: i.machine, To: p.machine}, func(*Message) {
+		if p.state == disconnecting {
+			p.state = over
+			k.post(p, rdmacm.EventDisconnected, 0)
+			k.after(timewait, func() { k.post(p, rdmacm.EventTimewaitExit, 0) })
+		}
+	})
 }
 
 // Expire ends an id's wait for its peer: a request ends in UNREACHABLE, a
@@ -279,19 +324,24 @@ func (k *Kernel) Expire(n uint32) {
 	switch {
 	case i == nil:
 		k.violation("Expire of id %d, which does not exist", n)
-	case i.state == connecting, i.state == accepted:
-		i.state = over
-		if i.datagram {
-			k.postUD(i, rdmacm.EventUnreachable, -int32(unix.ETIMEDOUT), uapi.RdmaUcmUdParam{})
-			return
-		}
-		k.post(i, rdmacm.EventUnreachable, -int32(unix.ETIMEDOUT))
-	case i.state == disconnecting:
-		i.state = over
-		k.post(i, rdmacm.EventDisconnected, -int32(unix.ETIMEDOUT))
-		k.post(i, rdmacm.EventTimewaitExit, 0)
+	case i.state == connecting, i.state == accepted, i.state == disconnecting:
+		k.expire(i)
 	default:
 		k.violation("Expire of id %d, which does not wait for its peer: %s", n, i.state)
+	}
+}
+
+func (k *Kernel) expire(i *id) {
+	disconnects := i.state == disconnecting
+	i.state = over
+	switch {
+	case disconnects:
+		k.post(i, rdmacm.EventDisconnected, -int32(unix.ETIMEDOUT))
+		k.after(timewait, func() { k.post(i, rdmacm.EventTimewaitExit, 0) })
+	case i.datagram:
+		k.postUD(i, rdmacm.EventUnreachable, -int32(unix.ETIMEDOUT), uapi.RdmaUcmUdParam{})
+	default:
+		k.post(i, rdmacm.EventUnreachable, -int32(unix.ETIMEDOUT))
 	}
 }
 

@@ -27,10 +27,15 @@ func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 		return unix.EINVAL
 	}
 	a := i.peer
-	i.state, a.state = established, established
-	k.postUD(a, rdmacm.EventEstablished, 0, uapi.RdmaUcmUdParam{
-		QpNum: req.ConnParam.QpNum & 0xffffff, Qkey: udpQKey, AhAttr: a.ah(a.dst.Addr()),
-		PrivateData: req.ConnParam.PrivateData, PrivateDataLen: roomSREP,
+	i.state, i.param = established, req.ConnParam
+	k.carry(k.message(SIDRResp, i), func(m *Message) {
+		if a.state != connecting {
+			return
+		}
+		a.state = established
+		p := uapi.RdmaUcmUdParam{QpNum: m.QPN, Qkey: udpQKey, AhAttr: a.ah(a.dst.Addr()), PrivateDataLen: roomSREP}
+		copy(p.PrivateData[:], m.PrivateData)
+		k.postUD(a, rdmacm.EventEstablished, 0, p)
 	})
 	return 0
 }
@@ -38,13 +43,19 @@ func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 // unreachable replies to a request for the QP number that it is not available,
 // with private data.
 func (k *Kernel) unreachable(i *id, status int32, data []byte) {
-	if i == nil || i.state != connecting {
+	if i == nil {
 		return
 	}
-	i.state = over
-	p := uapi.RdmaUcmUdParam{PrivateDataLen: roomSREP}
-	copy(p.PrivateData[:], data)
-	k.postUD(i, rdmacm.EventUnreachable, status, p)
+	k.carry(&Message{Kind: SIDRResp, From: k.peerMachine(i), To: i.machine, Reason: uint8(status), PrivateData: data},
+		func(m *Message) {
+			if i.state != connecting {
+				return
+			}
+			i.state = over
+			p := uapi.RdmaUcmUdParam{PrivateDataLen: roomSREP}
+			copy(p.PrivateData[:], m.PrivateData)
+			k.postUD(i, rdmacm.EventUnreachable, int32(m.Reason), p)
+		})
 }
 
 // ah returns the address vector of a peer.

@@ -81,7 +81,7 @@ func getEvent(m *message) unix.Errno {
 		if len(e.id.waiting) > 0 {
 			w := e.id.waiting[0]
 			e.id.waiting = e.id.waiting[1:]
-			m.k.request(e.id, w)
+			m.k.request(e.id, w.id, w.m)
 		}
 	}
 	return 0

@@ -66,16 +66,25 @@ type id struct {
 
 	reported uint32
 	backlog  uint32
-	waiting  []*id // ids that connect to this listener while its backlog is full
+	waiting  []waiting // requests to this listener while its backlog is full
 
-	peer    *id
-	psn     uint32 // its own sequence number
-	param   uapi.RdmaUcmConnParam
-	ece     uapi.RdmaUcmEce
-	timeout uint8
-	tos     uint8
+	peer     *id
+	psn      uint32 // its own sequence number
+	param    uapi.RdmaUcmConnParam
+	ece      uapi.RdmaUcmEce
+	timeout  uint8
+	tos      uint8
+	patience int // the wait for a reply, in timeouts
+	// From the peer's message.
+	remoteQPN, remotePSN uint32
 	// Negotiated by the two sides.
 	responder, initiator, retry, rnr uint8
+}
+
+// A waiting is a request for which a listener has no room.
+type waiting struct {
+	id *id
+	m  *Message
 }
 
 func createID(m *message) unix.Errno {
@@ -130,7 +139,7 @@ func (k *Kernel) destroy(i *id) {
 	case i.state == requested, i.state == accepted, i.state == answered:
 		k.rejected(i.peer, rdmacm.RejectConsumer, nil)
 	case i.state == established && !i.datagram:
-		k.disconnectedBy(i)
+		k.disconnectPeer(i)
 	case i.state == disconnected:
 		k.replyToDisconnect(i)
 	}
@@ -144,7 +153,7 @@ func (k *Kernel) destroy(i *id) {
 		k.destroy(e.child)
 	}
 	for _, w := range i.waiting {
-		k.rejected(w, rejectInvalidServiceID, nil)
+		k.rejected(w.id, rejectInvalidServiceID, nil)
 	}
 }
 
@@ -317,8 +326,8 @@ func (k *Kernel) resolve(i *id, dst netip.AddrPort, timeout time.Duration) unix.
 	case i.src.Addr().IsLoopback(): // its interface is not RDMA
 		k.post(i, rdmacm.EventAddrError, -int32(unix.ENODEV))
 		return 0
-	case there != nil, dst.Addr().IsMulticast() && k.MulticastRoute:
-	case slices.ContainsFunc(here.Addrs, near):
+	case there != nil && k.reaches(here, there) && k.reaches(there, here), dst.Addr().IsMulticast() && k.MulticastRoute:
+	case there != nil, slices.ContainsFunc(here.Addrs, near):
 		k.after(timeout, func() { k.post(i, rdmacm.EventAddrError, -int32(unix.ETIMEDOUT)) })
 		return 0
 	default:

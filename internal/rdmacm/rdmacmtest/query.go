@@ -155,14 +155,14 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 		}
 		a.QpAttrMask = maskState | maskAccess | maskPKey | maskPort
 	case a.QpState == stateRTR && known:
-		a.AhAttr, a.PathMtu, a.DestQpNum = i.ah(i.dst.Addr()), k.PathMTU, i.peer.param.QpNum&0xffffff
+		a.AhAttr, a.PathMtu, a.DestQpNum = i.ah(i.dst.Addr()), k.PathMTU, i.remoteQPN
 		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN
 		if i.qpType != uapi.IB_UVERBS_QPT_XRC_INI {
 			a.MaxDestRdAtomic = i.responder
 			a.QpAttrMask |= maskMaxDest | maskMinRNR
 		}
 	case a.QpState == stateRTS && known:
-		a.SqPsn, a.Timeout = i.peer.psn, packetLifeExp
+		a.SqPsn, a.Timeout = i.remotePSN, k.Timeouts.Ack
 		a.QpAttrMask = maskState | maskSQPSN | maskTimeout
 		if i.qpType != uapi.IB_UVERBS_QPT_XRC_TGT {
 			a.RetryCnt, a.RnrRetry, a.MaxRdAtomic = i.retry, i.rnr, i.initiator
