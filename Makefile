@@ -55,7 +55,7 @@ test: ## check, and the tests on real kernels: what CI runs
 	$(GO) test -C testbed -tags vm -count=1 -vet=off -p 2 -timeout 40m $(LONG) ./...
 
 test-all: ## test, and its repeats on further kernels and link layers
-	GOVERBS_TEST=all $(MAKE) --no-print-directory test
+	GOVERBS_TEST=all KV_SCHEDULES=10000 $(MAKE) --no-print-directory test
 
 .PHONY: bed
 bed: # downloads, while check computes
@@ -69,6 +69,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./connectx/rxe
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./hardware
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./bench
+	KV_SCHEDULES=10000 $(GO) test -count=1 -timeout 1h ./examples/kv
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md; BENCH=rounds. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0 (docs/hardware.md)
