@@ -29,7 +29,8 @@
 // this package has the functions listen, serve and request.
 //
 // The program under test runs unchanged, down to the encoding of the kernel's commands and the
-// rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, are in memory.
+// rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
+// [InfiniBand] on a subnet, are in memory.
 // When the test ends, it fails if the program has broken a rule for adapters or if RDMA objects of
 // the program remain.
 //

@@ -21,9 +21,9 @@ type pair struct {
 	served         chan error
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T, options ...verbstest.Option) *pair {
 	t.Helper()
-	n := verbstest.NewNetwork(t)
+	n := verbstest.NewNetwork(t, options...)
 	p := &pair{t: t, net: n, server: n.Machine(), client: n.Machine(), served: make(chan error, 1)}
 	p.server.Run(func() {
 		l := must(cm.Listen(":7471", &cm.Options{Setup: func(c *cm.Conn) error {

@@ -142,7 +142,12 @@ func acceptAll(t *testing.T, m *verbstest.Machine) {
 // TestPartition checks that a partition cuts established connections and new ones, and that it can be
 // healed.
 func TestPartition(t *testing.T) {
-	n := verbstest.NewNetwork(t)
+	t.Run("Ethernet", func(t *testing.T) { testPartition(t) })
+	t.Run("InfiniBand", func(t *testing.T) { testPartition(t, verbstest.InfiniBand()) })
+}
+
+func testPartition(t *testing.T, options ...verbstest.Option) {
+	n := verbstest.NewNetwork(t, options...)
 	quick(n)
 	server, client, other := n.Machine(), n.Machine(), n.Machine()
 	acceptAll(t, server)

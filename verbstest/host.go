@@ -83,7 +83,7 @@ func (m *Machine) open() (*file, error) {
 	d.MaxQpWr, d.MaxSrqWr, d.MaxCqe, d.MaxSge, d.MaxSrqSge = 1<<15, 1<<15-1, 1<<22-1, 30, 31
 	d.MaxMcastGrp, d.MaxMcastQpAttach, d.MaxTotalMcastQpAttach = 1<<10, 1<<8, 1<<18
 	d.VendorId, d.VendorPartId = 0x15b3, 4125
-	core.Ports[0].MaxMtu, core.Ports[0].ActiveMtu = 5, 5
+	m.describePort(core)
 	setState(core, !m.portDown)
 	core.Fail = m.fail
 	f := &file{m.adapter.NewKernel(core), m, core}

@@ -16,7 +16,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/mlx5" // the driver of the machines' devices
 )
 
-// A Machine is a computer in memory with one RoCE device, mlx5_0, on a network.
+// A Machine is a computer in memory with one device, mlx5_0, on a network.
 type Machine struct {
 	net     *Network
 	name    string
@@ -27,6 +27,7 @@ type Machine struct {
 
 	device uint32 // unique in the process
 	mac    [6]byte
+	lid    uint16 // 0 on Ethernet
 	addr   netip.Addr
 	addr6  netip.Addr
 	local  netip.Addr // link-local
@@ -66,7 +67,11 @@ func newMachine(n *Network, number int, device uint32) *Machine {
 	m.gids = gidTable(m.local, m.addr, m.addr6)
 	m.cm = &rdmacmtest.Machine{Addrs: []netip.Addr{m.addr, m.addr6, m.local}, DevIndex: device, NodeGUID: m.guid(),
 		SGIDs: map[netip.Addr]uint8{m.local: 1, m.addr: 3, m.addr6: 5}, NetIndex: netIndex}
-	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, MAC: m.mac, CQEVersion: 1, Resolve: n.resolve,
+	if n.infiniBand {
+		m.useInfiniBand(number)
+	}
+	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, InfiniBand: n.infiniBand, LID: m.lid, MAC: m.mac,
+		CQEVersion: 1, Resolve: n.resolve,
 		Violation: func(v engine.Violation) { n.violation(m, v) },
 		Problem:   func(err error) { n.report("%s: %v", m.name, err) }})
 	if err := m.adapter.SetGIDs(m.gids); err != nil {

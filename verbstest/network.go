@@ -14,12 +14,13 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
 )
 
-// A Network is an Ethernet with machines.
+// A Network is an Ethernet, or an InfiniBand subnet, with machines.
 type Network struct {
-	t      testing.TB
-	loop   loop.Loop
-	fabric *fabric.Switch
-	cm     *rdmacmtest.Kernel
+	t          testing.TB
+	infiniBand bool
+	loop       loop.Loop
+	fabric     wires
+	cm         *rdmacmtest.Kernel
 
 	seed       uint64
 	stepped    bool
@@ -35,22 +36,36 @@ type Network struct {
 	ignored  map[string]bool      // rules that programs may break
 }
 
+// wires is a *fabric.Switch or a *fabric.Subnet.
+type wires interface {
+	AddFault(fabric.Fault) (id int, err error)
+	RemoveFault(id int) error
+	SetLink(port string, up bool) error
+}
+
 // NewNetwork returns a network without machines. It exists until the test ends.
 func NewNetwork(t testing.TB, options ...Option) *Network {
 	t.Helper()
 	n := &Network{t: t, macs: map[[16]byte][6]byte{}, cuts: map[[2]*rdmacmtest.Machine]int{},
 		dead: map[*rdmacmtest.Machine]bool{}}
 	t.Cleanup(n.end) // after all others
-	for _, o := range options {
-		o(n)
+	for _, set := range options {
+		set(n)
 	}
-	n.fabric = fabric.NewSwitch(fabric.Config{Loop: &n.loop, Seed: n.seed})
+	if c := (fabric.Config{Loop: &n.loop, Seed: n.seed}); n.infiniBand {
+		n.fabric = fabric.NewSubnet(c)
+	} else {
+		n.fabric = fabric.NewSwitch(c)
+	}
 	n.cm = rdmacmtest.New(t)
 	n.cm.Set(func() {
 		n.cm.Machine, n.cm.Current = rdmacmtest.Machine{}, n.currentCM
 		n.cm.OnMessage, n.cm.Reachable = n.onMessage, n.reachable
 		n.cm.Timeouts = rdmacmtest.Timeouts(defaultTimeouts)
-		n.cm.RealTime, n.cm.MulticastRoute, n.cm.NoGroups6 = true, true, true
+		n.cm.RealTime, n.cm.MulticastRoute, n.cm.NoGroups6 = true, true, !n.infiniBand
+		if n.infiniBand {
+			n.cm.PathMTU = mtu4096
+		}
 	})
 	return n
 }
@@ -118,12 +133,23 @@ func (n *Network) report(format string, args ...any) {
 // attach connects the machine's adapter with the switch.
 func (n *Network) attach(m *Machine) {
 	n.loop.Run(func() {
-		port, err := n.fabric.Attach(m.name, m.adapter.HCA.ReceiveFrame, m.adapter.HCA.SetUp)
+		hca := m.adapter.HCA
+		var link engine.Link
+		var err error
+		switch f := n.fabric.(type) {
+		case *fabric.Switch:
+			link, err = f.Attach(m.name, hca.ReceiveFrame, hca.SetUp)
+		case *fabric.Subnet:
+			var port *fabric.SubnetPort
+			if port, err = f.Attach(m.name, hca.ReceivePacket, hca.SetUp); err == nil {
+				link, err = port, port.SetLID(m.lid, 0)
+			}
+		}
 		if err != nil {
 			n.report("%v", err)
 			return
 		}
-		m.adapter.HCA.SetLink(port)
+		hca.SetLink(link)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/connectx/roce"
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
 )
 
@@ -32,8 +33,11 @@ func (n *Network) Partition(a, b *Machine) (heal func()) {
 	}
 }
 
-// sentBy matches the frames of a machine.
+// sentBy matches the packets of a machine.
 func sentBy(m *Machine) fabric.Match {
+	if m.net.infiniBand {
+		return fabric.Match{Packet: func(p *roce.Packet) bool { return p.Route.SLID == m.lid }}
+	}
 	const source = 6 // where the frame has the sender's address
 	return fabric.Match{Frame: func(frame []byte) bool { return bytes.Equal(frame[source:][:6], m.mac[:]) }}
 }

@@ -38,7 +38,7 @@ func walk(t *testing.T, ip netip.Addr) {
 	if e := k.good(t, cm.EventAddrResolved, client); e.Listener != nil || e.PrivateData != nil {
 		t.Errorf("%+v", e)
 	}
-	gid := uverbs.GIDFromAddr(ip)
+	gid := gidOf(t, client.Verbs(), ip)
 	if client.LocalAddr().Addr() != ip || client.PeerAddr() != to || client.LocalGID() != gid || client.PeerGID() != gid ||
 		client.Verbs() != server.Verbs() || client.PD() != server.PD() {
 		t.Errorf("resolved: %v to %v, %v to %v", client.LocalAddr(), client.PeerAddr(), client.LocalGID(), client.PeerGID())

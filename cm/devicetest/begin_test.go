@@ -1,12 +1,14 @@
 package devicetest
 
 import (
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
@@ -29,6 +31,14 @@ var kernelOnly = map[string]string{
 	"TestDeviceHostNames":    "it mounts a file over /etc/hosts, which needs privileges",
 }
 
+// ethernetOnly has the tests that machines in memory run on Ethernet only, with the reasons.
+var ethernetOnly = map[string]string{
+	"TestDeviceZone":          "it looks for the link-local address in the GID table, which has none on InfiniBand",
+	"TestDeviceNoSuchAddress": "on InfiniBand, as opposed to RoCE, loopback addresses have a route",
+	"TestDevicePortSpaces":    "it checks that Ethernet devices refuse IPoIB",
+	"TestDeviceTOS":           "paths within a subnet have no GRH, and so no traffic class",
+}
+
 func init() {
 	if inMemory {
 		features.UseMemory()
@@ -44,7 +54,10 @@ func begin(t *testing.T) {
 	if why, ok := kernelOnly[t.Name()]; ok {
 		t.Skip("only on a kernel: " + why)
 	}
-	verbstest.New(t)
+	if why, ok := ethernetOnly[t.Name()]; ok && features.InfiniBand() {
+		t.Skip("not on InfiniBand: " + why)
+	}
+	verbstest.New(t, options()...)
 	if strings.HasPrefix(t.Name(), "TestDeviceCloseMRUnder") {
 		memory().Ignore("key") // the device uses memory that is no longer registered
 	}
@@ -66,3 +79,34 @@ type memoryMachine interface {
 
 // memory returns the machine in memory of the calling goroutine.
 func memory() memoryMachine { return machine.Current().(memoryMachine) }
+
+// options returns the options of machines in memory.
+func options() []verbstest.Option {
+	if features.InfiniBand() {
+		return []verbstest.Option{verbstest.InfiniBand()}
+	}
+	return nil
+}
+
+// TestInfiniBand runs the tests on machines in memory with InfiniBand, too.
+func TestInfiniBand(t *testing.T) {
+	if !inMemory {
+		t.Skip("the tests run on a device")
+	}
+	features.RunInfiniBand(t)
+}
+
+// onInfiniBand reports whether the device's port is on an InfiniBand subnet.
+func onInfiniBand(t testing.TB, dev *uverbs.Context) bool {
+	t.Helper()
+	return must(dev.QueryPort(1))(t).LinkLayer == uverbs.LinkInfiniBand
+}
+
+// gidOf returns the GID of an address of the device.
+func gidOf(t testing.TB, dev *uverbs.Context, ip netip.Addr) uverbs.GID {
+	t.Helper()
+	if onInfiniBand(t, dev) {
+		return must(dev.GIDs(1))(t)[0].GID
+	}
+	return uverbs.GIDFromAddr(ip)
+}

@@ -73,6 +73,7 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	// the first bytes, which the kernel parses as IP versions.
 	hello := make([]byte, 92)
 	copy(hello[2:], "by GID")
+	hello[91] = 9
 	check(t, client.Connect(&cm.ConnParam{PrivateData: hello, RetryCount: 6, RNRRetryCount: 7}))
 	e := k.good(t, cm.EventConnectRequest, nil)
 	child := e.ID

@@ -54,11 +54,12 @@ func TestDeviceMulticast6(t *testing.T) {
 	begin(t)
 	needV6(t)
 	const group = "ff0e::9:3"
-	_, err := cm.JoinMulticast(limit(t), group, &cm.Options{LocalAddr: at(deviceV6, 0)})
+	g, err := cm.JoinMulticast(limit(t), group, &cm.Options{LocalAddr: at(deviceV6, 0)})
 	if err != nil {
 		isError(t, err, []error{uverbs.ErrNotSupported}, group, "IPv6")
 		features.Missing(t, features.CMMulticast6, err)
 	}
+	check(t, g.Close())
 	throughGroup(t, deviceV6, group)
 }
 

@@ -139,8 +139,11 @@ func TestDeviceSetPaths(t *testing.T) {
 	known := k.id(t, cm.PSTCP)
 	k.resolve(t, known, to)
 	paths := must(known.Paths())(t)
-	gid := known.LocalGID()
-	if len(paths) != 1 || paths[0].SGID != gid || paths[0].DGID != gid || paths[0].MTU != uverbs.MTU1024 {
+	gid, mtu := known.LocalGID(), uverbs.MTU1024
+	if port := must(known.Verbs().QueryPort(1))(t); port.LinkLayer == uverbs.LinkInfiniBand {
+		mtu = port.ActiveMTU
+	}
+	if len(paths) != 1 || paths[0].SGID != gid || paths[0].DGID != gid || paths[0].MTU != mtu {
 		t.Fatalf("paths %+v", paths)
 	}
 	client := k.id(t, cm.PSTCP)

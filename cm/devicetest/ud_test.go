@@ -28,8 +28,8 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 	}
 	wc := must(to.RecvComp(ctx))(t)
 	// IBA vol. 1, 11.4.1.2: the GRH is in "the first 40 bytes", before the data.
-	if got := string(mr.Bytes()[uverbs.GRHLen:wc.ByteLen]); got != text || wc.WRID != 3 || wc.Flags&uverbs.WCGRH == 0 ||
-		wc.SrcQP != from.QP().QPN() {
+	if got := string(mr.Bytes()[uverbs.GRHLen:wc.ByteLen]); got != text || wc.WRID != 3 ||
+		(wc.Flags&uverbs.WCGRH != 0) != where.AH.IsGlobal || wc.SrcQP != from.QP().QPN() {
 		t.Errorf("%q arrived: %+v", got, wc)
 	}
 	return wc, append([]byte(nil), mr.Bytes()[:uverbs.GRHLen]...)
@@ -55,9 +55,9 @@ func TestDeviceUD(t *testing.T) {
 			check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("here"), QPN: 77}))
 			e := k.good(t, cm.EventEstablished, client)
 			carried(t, e.PrivateData, []byte("here"), acceptMaxUD)
-			gid := uverbs.GIDFromAddr(netip.MustParseAddr(ip))
-			if e.UD.QPN != child.QP().QPN() || e.UD.QKey != cm.UDQKey || e.UD.AH.DGID != gid || e.UD.AH.Port != 1 ||
-				!e.UD.AH.IsGlobal {
+			global := !onInfiniBand(t, client.Verbs())
+			if e.UD.QPN != child.QP().QPN() || e.UD.QKey != cm.UDQKey || e.UD.AH.Port != 1 ||
+				e.UD.AH.IsGlobal != global || global && e.UD.AH.DGID != uverbs.GIDFromAddr(netip.MustParseAddr(ip)) {
 				t.Errorf("where to send: %+v", e.UD)
 			}
 			wc, grh := datagram(t, client, child, e.UD, "question")

@@ -41,6 +41,11 @@ var differences = map[string]string{
 	"ParitySharedPD": "the machine has no second context of a descriptor",
 }
 
+// ethernetOnly has the tests that machines in memory run on Ethernet only, with the reason.
+var ethernetOnly = map[string]string{
+	"EveryGID": "the port has one GID, which is not an address of RoCE",
+}
+
 // broken has the rules for adapters that tests break: a test closes memory that requests use, or lets a CQ overrun.
 var broken = map[string][]string{
 	"Events":         {"key", "cq-overrun"},

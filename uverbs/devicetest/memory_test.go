@@ -32,6 +32,9 @@ func deviceName(t testing.TB) string {
 		if why, ok := differences[strings.TrimPrefix(name, "TestDevice")]; ok {
 			t.Skipf("not in memory: %s", why)
 		}
+		if why, ok := ethernetOnly[strings.TrimPrefix(name, "TestDevice")]; ok && features.InfiniBand() {
+			t.Skipf("not on InfiniBand: %s", why)
+		}
 		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
 	}
 	if m := machine.Current(); m != nil {
@@ -39,10 +42,26 @@ func deviceName(t testing.TB) string {
 		check(t, err)
 		return devices[0].Name
 	}
-	m := verbstest.New(t)
+	m := verbstest.New(t, options()...)
 	name, _, _ := strings.Cut(strings.TrimPrefix(t.Name(), "TestDevice"), "/")
 	for _, rule := range broken[name] {
 		machine.Current().(interface{ Ignore(string) }).Ignore(rule)
 	}
 	return m.Device()
+}
+
+// options returns the options of machines in memory.
+func options() []verbstest.Option {
+	if features.InfiniBand() {
+		return []verbstest.Option{verbstest.InfiniBand()}
+	}
+	return nil
+}
+
+// TestInfiniBand runs the tests on machines in memory with InfiniBand, too.
+func TestInfiniBand(t *testing.T) {
+	if !inMemory() {
+		t.Skip("the tests run on a device")
+	}
+	features.RunInfiniBand(t)
 }

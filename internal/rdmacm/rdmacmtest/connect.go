@@ -12,11 +12,12 @@ import (
 // Maximum length of private data in the messages, without the connection
 // manager's header.
 const (
-	roomREQ  = 92 - 36
-	roomREP  = 196
-	roomREJ  = 148
-	roomSREQ = 216 - 36
-	roomSREP = 136
+	roomREQ   = 92 - headerREQ
+	headerREQ = 36 // not in requests by GID
+	roomREP   = 196
+	roomREJ   = 148
+	roomSREQ  = 216 - 36
+	roomSREP  = 136
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 
 func connect(m *message) unix.Errno {
 	req, k, i := payload[uapi.RdmaUcmConnect](m), m.k, m.id
-	room := uint8(roomREQ)
+	room := i.roomREQ()
 	if i.datagram {
 		room = roomSREQ
 	}
@@ -122,6 +123,7 @@ func (k *Kernel) request(l, i *id, m *Message) {
 	}
 	child := &id{
 		file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true,
+		ib:  i.ib,
 		src: withoutZone(i.dst), dst: withoutZone(i.src), peer: i, tos: i.tos, remoteQPN: m.QPN, remotePSN: m.PSN,
 		responder: m.InitiatorDepth, initiator: m.ResponderResources, retry: m.RetryCount, rnr: m.RNRRetryCount,
 		qpType: receiverOf(i.qpType),
@@ -137,7 +139,7 @@ func (k *Kernel) request(l, i *id, m *Message) {
 		copy(e.resp.Param[:], bytesOf(&ud))
 	} else {
 		p := m.param()
-		p.FlowControl, p.PrivateDataLen = i.param.FlowControl, roomREQ
+		p.FlowControl, p.PrivateDataLen = i.param.FlowControl, i.roomREQ()
 		copy(e.resp.Param[:], bytesOf(&p))
 		k.acknowledge(i)
 	}

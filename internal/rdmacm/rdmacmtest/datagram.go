@@ -33,7 +33,7 @@ func (k *Kernel) acceptDatagram(i *id, req *uapi.RdmaUcmAccept) unix.Errno {
 			return
 		}
 		a.state = established
-		p := uapi.RdmaUcmUdParam{QpNum: m.QPN, Qkey: udpQKey, AhAttr: a.ah(a.dst.Addr()), PrivateDataLen: roomSREP}
+		p := uapi.RdmaUcmUdParam{QpNum: m.QPN, Qkey: udpQKey, AhAttr: k.ah(a), PrivateDataLen: roomSREP}
 		copy(p.PrivateData[:], m.PrivateData)
 		k.postUD(a, rdmacm.EventEstablished, 0, p)
 	})
@@ -58,8 +58,16 @@ func (k *Kernel) unreachable(i *id, status int32, data []byte) {
 		})
 }
 
-// ah returns the address vector of a peer.
-func (i *id) ah(peer netip.Addr) uapi.IbUverbsAhAttr {
+// ah returns the address vector of the peer of an id.
+func (k *Kernel) ah(i *id) uapi.IbUverbsAhAttr {
+	if i.machine.infiniBand() {
+		return uapi.IbUverbsAhAttr{PortNum: 1, Dlid: k.machineAt(i).LID}
+	}
+	return i.globalAH(i.dst.Addr())
+}
+
+// globalAH returns an address vector with a GRH.
+func (i *id) globalAH(peer netip.Addr) uapi.IbUverbsAhAttr {
 	index, ok := i.machine.SGIDs[i.src.Addr().WithZone("")]
 	if !ok {
 		index = i.machine.SGIDIndex
@@ -83,8 +91,7 @@ func join(m *message) unix.Errno {
 	g := &group{n: k.nextGroup, id: i} // their numbers are separate, from 0
 	k.nextGroup++
 	k.groups[g.n] = g
-	// The group's GID for RoCE v2 is its IPv4 address mapped to IPv6.
-	ud := uapi.RdmaUcmUdParam{QpNum: 0xffffff, Qkey: udpQKey, AhAttr: i.ah(a.Addr())}
+	ud := uapi.RdmaUcmUdParam{QpNum: 0xffffff, Qkey: i.qkey(), AhAttr: k.groupAH(i, a.Addr())}
 	e := &event{id: i, group: g, resp: uapi.RdmaUcmEventResp{Uid: req.Uid, Id: g.n, Event: rdmacm.EventMulticastJoin}}
 	copy(e.resp.Param[:], bytesOf(&ud))
 	reply(m, uapi.RdmaUcmCreateIdResp{Id: g.n})

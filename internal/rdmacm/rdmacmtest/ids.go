@@ -200,7 +200,7 @@ func putSockaddr(b *[128]byte, a netip.AddrPort) uint16 {
 func bind(m *message) unix.Errno {
 	req := payload[uapi.RdmaUcmBind](m)
 	if isGID(req.Addr) {
-		return unix.ENODEV // no network interface has a GID as its address
+		return m.k.bindIB(m.id, req)
 	}
 	a, errno := sockaddr(req.Addr, req.AddrSize)
 	if errno != 0 || req.Reserved != 0 {
@@ -222,8 +222,8 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	if !anyAddr(a.Addr()) && i.machine.gone {
 		return unix.ENODEV
 	}
-	if !anyAddr(a.Addr()) && i.ps == uapi.RDMA_PS_IPOIB {
-		return unix.EINVAL // the device is Ethernet
+	if !anyAddr(a.Addr()) && i.ps == uapi.RDMA_PS_IPOIB && !i.machine.infiniBand() {
+		return unix.EINVAL
 	}
 	if a.Port() == 0 {
 		k.port++
@@ -293,11 +293,18 @@ func (k *Kernel) resolveIB(i *id, req *uapi.RdmaUcmResolveAddr) unix.Errno {
 	switch {
 	case req.DstSize != 48 || req.Reserved != 0 || i.state != idle:
 		return unix.EINVAL
-	case i.machine.gone || !slices.Contains(i.machine.Addrs, gid):
+	case i.machine.gone || !i.machine.infiniBand() && !slices.Contains(i.machine.Addrs, gid):
 		return unix.ENODEV
+	}
+	service := binary.BigEndian.Uint64(req.SrcAddr[24:])
+	if req.SrcSize != 0 && i.machine.infiniBand() && service>>16 != uint64(i.ps) {
+		return unix.EPROTONOSUPPORT
 	}
 	port := uint16(binary.BigEndian.Uint64(req.DstAddr[24:]))
 	i.src, i.dst = netip.AddrPortFrom(gid, 0), netip.AddrPortFrom(gid, port)
+	if i.machine.infiniBand() {
+		i.src = netip.AddrPortFrom(i.machine.GID, 0)
+	}
 	i.ib, i.device, i.state = true, true, resolved
 	k.post(i, rdmacm.EventAddrResolved, 0)
 	return 0
@@ -360,8 +367,12 @@ func resolveRoute(m *message) unix.Errno {
 	switch {
 	case !i.device || payload[uapi.RdmaUcmResolveRoute](m).TimeoutMs == 0 || i.state != resolved:
 		return unix.EINVAL
-	case anyAddr(i.src.Addr()), i.ib: // RoCE has no GID or no interface for it
+	case !i.machine.infiniBand() && (anyAddr(i.src.Addr()) || i.ib): // RoCE has no GID or no interface for it
 		return unix.ENODEV
+	case i.ib && m.k.machineOf(i.dst.Addr()) == nil: // the subnet administration has no such path
+		i.state = bound
+		m.k.post(i, rdmacm.EventRouteError, -int32(unix.EINVAL))
+		return 0
 	}
 	i.state = routed
 	m.k.post(i, rdmacm.EventRouteResolved, 0)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Machine has one RoCE device.
+// A Machine has one device.
 type Machine struct {
 	Addrs     []netip.Addr // of the device
 	DevIndex  uint32
@@ -23,6 +23,8 @@ type Machine struct {
 	SGIDs     map[netip.Addr]uint8 // indices in the GID table
 	NetIndex  uint32               // the scope of link-local addresses
 	Forgive   bool                 // what remains of it is not reported
+	GID       netip.Addr           // on InfiniBand; else invalid
+	LID       uint16               // on InfiniBand
 	gone      bool                 // the device was removed
 	received  map[string]int
 }
@@ -67,6 +69,7 @@ type Kernel struct {
 	files      map[int]*file // by the library's descriptor
 	ids        map[uint32]*id
 	groups     map[uint32]*group
+	groupLIDs  map[[16]byte]uint16
 	next       uint32
 	nextGroup  uint32
 	port       uint16
@@ -85,7 +88,8 @@ func New(t testing.TB) *Kernel {
 		Timeouts: Timeouts{Reply: 500 * time.Millisecond, Repeats: 15, Ack: packetLifeExp},
 		Refuse:   map[string]unix.Errno{},
 		files:    map[int]*file{}, ids: map[uint32]*id{}, groups: map[uint32]*group{}, hold: map[uint32]bool{},
-		port: 40000, psn: 0x1000,
+		groupLIDs: map[[16]byte]uint16{},
+		port:      40000, psn: 0x1000,
 	}
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
@@ -203,10 +207,10 @@ func (k *Kernel) after(d time.Duration, f func()) {
 	})
 }
 
-// machineOf returns the machine with an address, or nil.
+// machineOf returns the machine with an address or a GID, or nil.
 func (k *Kernel) machineOf(a netip.Addr) *Machine {
 	for _, m := range append([]*Machine{&k.Machine}, k.Others...) {
-		if slices.Contains(m.Addrs, a.WithZone("")) {
+		if slices.Contains(m.Addrs, a.WithZone("")) || m.GID.IsValid() && m.GID == a {
 			return m
 		}
 	}

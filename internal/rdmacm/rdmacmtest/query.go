@@ -22,8 +22,8 @@ func query(m *message) unix.Errno {
 		return answerAddr(m, resp)
 	case uapi.RDMA_USER_CM_QUERY_GID:
 		resp := m.k.where(m.id)
-		resp.SrcSize = putSockaddrIB(&resp.SrcAddr, m.id, m.id.src)
-		resp.DstSize = putSockaddrIB(&resp.DstAddr, m.id, m.id.dst)
+		resp.SrcSize = putSockaddrIB(&resp.SrcAddr, m.id, m.k.gid(m.id, m.id.src))
+		resp.DstSize = putSockaddrIB(&resp.DstAddr, m.id, m.k.gid(m.id, m.id.dst))
 		return answerAddr(m, resp)
 	case uapi.RDMA_USER_CM_QUERY_PATH:
 		return queryPath(m)
@@ -72,12 +72,17 @@ func queryPath(m *message) unix.Errno {
 	r := m.reply[8:]
 	binary.NativeEndian.PutUint32(r, uapi.IB_PATH_GMP|uapi.IB_PATH_PRIMARY|uapi.IB_PATH_BIDIRECTIONAL)
 	path := r[8:72]
-	dst, src := i.dst.Addr().As16(), i.src.Addr().As16()
+	dst, src := m.k.gid(i, i.dst).Addr().As16(), m.k.gid(i, i.src).Addr().As16()
 	binary.BigEndian.PutUint64(path, uint64(i.ps)<<16|uint64(i.dst.Port()))
 	copy(path[8:], dst[:])
 	copy(path[24:], src[:])
-	path[48] = i.tos
-	path[47] = 64                                   // hop limit
+	if i.machine.infiniBand() {
+		binary.BigEndian.PutUint16(path[52:], uint16(i.tos)<<4) // the class of service
+		binary.BigEndian.PutUint16(path[40:], m.k.machineAt(i).LID)
+		binary.BigEndian.PutUint16(path[42:], i.machine.LID)
+	} else {
+		path[47], path[48] = 64, i.tos // hop limit and traffic class
+	}
 	path[49] = 0x80                                 // reversible
 	binary.BigEndian.PutUint16(path[50:], 0xffff)   // P_Key
 	path[54] = 2<<6 | byte(m.k.PathMTU)             // exactly
@@ -125,7 +130,7 @@ func initQPAttr(m *message) unix.Errno {
 	var errno unix.Errno
 	switch {
 	case i.datagram:
-		a.PortNum, a.Qkey, a.QpAttrMask = 1, udpQKey, maskState|maskPKey|maskPort|maskQKey
+		a.PortNum, a.Qkey, a.QpAttrMask = 1, i.qkey(), maskState|maskPKey|maskPort|maskQKey
 	case before:
 		a.PortNum, a.QpAttrMask = 1, maskState|maskPKey|maskPort|maskAccess
 	default:
@@ -155,7 +160,7 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 		}
 		a.QpAttrMask = maskState | maskAccess | maskPKey | maskPort
 	case a.QpState == stateRTR && known:
-		a.AhAttr, a.PathMtu, a.DestQpNum = i.ah(i.dst.Addr()), k.PathMTU, i.remoteQPN
+		a.AhAttr, a.PathMtu, a.DestQpNum = k.ah(i), k.PathMTU, i.remoteQPN
 		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN
 		if i.qpType != uapi.IB_UVERBS_QPT_XRC_INI {
 			a.MaxDestRdAtomic = i.responder

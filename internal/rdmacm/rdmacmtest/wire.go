@@ -96,7 +96,7 @@ func (k *Kernel) arrived(m *Message, arrive func(*Message)) {
 func (m *Message) fit() {
 	m.QPN, m.PSN = m.QPN&0xffffff, m.PSN&0xffffff
 	m.RetryCount, m.RNRRetryCount = m.RetryCount&7, m.RNRRetryCount&7
-	rooms := map[string]uint8{REQ: roomREQ, REP: roomREP, REJ: roomREJ, SIDRReq: roomSREQ, SIDRResp: roomSREP}
+	rooms := map[string]uint8{REQ: roomREQ + headerREQ, REP: roomREP, REJ: roomREJ, SIDRReq: roomSREQ, SIDRResp: roomSREP}
 	if room := int(rooms[m.Kind]); len(m.PrivateData) > room {
 		m.PrivateData = m.PrivateData[:room]
 	}
