@@ -16,8 +16,8 @@ var statusTexts = [...]string{
 	WCLocLenErr: "local length error: the message is longer than the receive's buffers, or than the port takes: give " +
 		"the receive more room (RecvWR.SGL), or have the peer send less",
 	WCLocQPOpErr: "local QP operation error: the request does not fit the QP: an operation that its type or the " +
-		"device does not do, or an SGE of an MR that is closed; of a receive on rxe: the message is longer than the " +
-		"receive's SGEs",
+		"device does not do, a READ or an atomic with MaxRdAtomic 0 (in cm: the depths of both sides), or an SGE of an " +
+		"MR that is closed; of a receive on rxe: the message is longer than the receive's SGEs",
 	WCLocEECOpErr: "local EE context operation error",
 	WCLocProtErr: "local protection error: an SGE names an MR that is closed, too short, of another PD, or without " +
 		"LocalWrite where data comes in",

@@ -103,10 +103,15 @@ func (m *Machine) FailCommand(n int, errno unix.Errno) {
 }
 
 // Refuse makes all commands of a name fail, or none with errno 0. Names are those of the kernel's
-// methods, such as QP.CREATE or REG_MR, as GOVERBS_TRACE=1 prints them.
+// methods, such as QP.CREATE or REG_MR, as GOVERBS_TRACE=1 prints them. Commands that destroy an
+// object cannot be refused.
 func (m *Machine) Refuse(command string, errno unix.Errno) {
 	m.net.t.Helper()
-	if names := ioctltest.Names(); !slices.Contains(names, command) {
+	names := slices.DeleteFunc(ioctltest.Names(), destroys)
+	switch {
+	case destroys(command):
+		m.net.t.Fatalf("verbstest: Refuse: %s cannot fail: refuse a command that does not destroy an object", command)
+	case !slices.Contains(names, command):
 		m.net.t.Fatalf("verbstest: Refuse: there is no command %q: there are %s", command, strings.Join(names, ", "))
 	}
 	m.plan.mu.Lock()
@@ -121,17 +126,24 @@ func (m *Machine) Refuse(command string, errno unix.Errno) {
 
 // SetCommandTime makes each command take some time.
 func (m *Machine) SetCommandTime(d time.Duration) {
+	m.net.t.Helper()
+	if d < 0 {
+		m.net.t.Fatalf("verbstest: SetCommandTime(%v): use a positive time, or 0 for none", d)
+	}
 	m.plan.mu.Lock()
 	defer m.plan.mu.Unlock()
 	m.plan.delay = d
 }
+
+// destroys reports whether a command destroys an object.
+func destroys(command string) bool { return strings.HasSuffix(command, ".DESTROY") }
 
 // fail returns the errno with which a command fails, or 0.
 func (m *Machine) fail(command string) unix.Errno {
 	p := &m.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if strings.HasSuffix(command, ".DESTROY") {
+	if destroys(command) {
 		return 0
 	}
 	p.count++
@@ -172,23 +184,32 @@ var syndromes = map[uverbs.WCStatus]transport.Syndrome{
 	uverbs.WCRemAbortErr:    transport.RemoteAborted,
 }
 
-// FailCompletion makes a completion of the QP an error, after skip others. The QP then changes to
-// the error state, and its other requests are flushed.
+// FailCompletion makes a completion of the QP an error, after skip others. A nil QP stands for any QP
+// of the machine. The QP then changes to the error state, and its other requests are flushed.
 func (m *Machine) FailCompletion(q *uverbs.QP, status uverbs.WCStatus, skip int) {
 	m.net.t.Helper()
 	syndrome, ok := syndromes[status]
 	if !ok {
 		m.net.t.Fatalf("verbstest: FailCompletion: no completion of an adapter has the status %q", status)
 	}
+	if skip < 0 {
+		m.net.t.Fatalf("verbstest: FailCompletion: skip is %d: use 0 for the next completion", skip)
+	}
+	var number uint32 // any
+	if q != nil {
+		number = q.QPN()
+	}
 	var err error
-	m.net.loop.Run(func() { err = m.adapter.HCA.InjectCompletion(q.QPN(), syndrome, 0, skip, 1) })
+	m.net.loop.Run(func() { err = m.adapter.HCA.InjectCompletion(number, syndrome, 0, skip, 1) })
 	if err != nil {
-		m.net.t.Fatalf("verbstest: FailCompletion: %v", err)
+		m.net.t.Fatalf("verbstest: FailCompletion: QP %#x on %s: %v: use an open QP of this machine, or nil for any", number,
+			m.name, err)
 	}
 }
 
 // SetPort sets the port of the machine's device up or down, as a cable does. Programs get the
-// asynchronous event. A port that is down loses all packets.
+// asynchronous event. A port that is down loses all packets, and messages between the connection
+// managers of different machines.
 func (m *Machine) SetPort(up bool) {
 	m.net.t.Helper()
 	m.mu.Lock()
@@ -197,6 +218,7 @@ func (m *Machine) SetPort(up bool) {
 		f.core.Set(func() { setState(f.core, up) })
 	}
 	m.mu.Unlock()
+	m.net.cm.Set(func() { m.net.down[m.cm] = !up })
 	var err error
 	m.net.loop.Run(func() { err = m.net.fabric.SetLink(m.name, up) })
 	if err != nil {

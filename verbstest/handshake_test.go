@@ -15,7 +15,7 @@ import (
 
 // quick makes lost messages known soon.
 func quick(n *verbstest.Network) {
-	n.SetTimeouts(verbstest.Timeouts{Reply: 20 * time.Millisecond, Repeats: 3, Ack: 8})
+	n.SetTimeouts(verbstest.Timeouts{Reply: 20 * time.Millisecond, Repeats: 5, Ack: 13})
 }
 
 // TestLostHandshakes checks that each message of a connection may be lost once: the connection managers

@@ -29,6 +29,7 @@ type Network struct {
 	// What separates machines, under the lock of cm.
 	cuts map[[2]*rdmacmtest.Machine]int
 	dead map[*rdmacmtest.Machine]bool
+	down map[*rdmacmtest.Machine]bool // its port
 
 	mu       sync.Mutex
 	machines []*Machine
@@ -47,7 +48,7 @@ type wires interface {
 func NewNetwork(t testing.TB, options ...Option) *Network {
 	t.Helper()
 	n := &Network{t: t, macs: map[[16]byte][6]byte{}, cuts: map[[2]*rdmacmtest.Machine]int{},
-		dead: map[*rdmacmtest.Machine]bool{}}
+		dead: map[*rdmacmtest.Machine]bool{}, down: map[*rdmacmtest.Machine]bool{}}
 	t.Cleanup(n.end) // after all others
 	for _, set := range options {
 		set(n)

@@ -68,6 +68,9 @@ func (n *Network) lose(faults ...fabric.Fault) (heal func()) {
 // reachable reports whether messages of one connection manager reach another. The connection
 // managers are locked.
 func (n *Network) reachable(from, to *rdmacmtest.Machine) bool {
+	if from != to && (n.down[from] || n.down[to]) {
+		return false
+	}
 	return !n.dead[from] && !n.dead[to] && n.cuts[[2]*rdmacmtest.Machine{from, to}] == 0 &&
 		n.cuts[[2]*rdmacmtest.Machine{to, from}] == 0
 }

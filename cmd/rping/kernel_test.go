@@ -14,10 +14,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/internal/program"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // deviceIP is the address of the guests' device.
 const deviceIP = "10.9.0.1"
@@ -31,18 +28,7 @@ func serving(t *testing.T, ctx context.Context, opt options, out io.Writer) (uin
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() {
-		served <- func() error {
-			if opt.persistent {
-				return errors.Join(servePersistently(ctx, listener, &opt, out), listener.Close())
-			}
-			id, err := listener.GetRequest(ctx)
-			if err != nil {
-				return errors.Join(err, listener.Close())
-			}
-			return errors.Join(serve(ctx, id, &opt, out), listener.Close())
-		}()
-	}()
+	go func() { served <- serveAll(ctx, listener, &opt, out) }()
 	return listener.LocalAddr().Port(), served
 }
 

@@ -18,11 +18,16 @@ import (
 const backlog = 3
 
 // runServer serves one client, or with -P any number of them.
-func runServer(ctx context.Context, opt *options, out io.Writer) (err error) {
+func runServer(ctx context.Context, opt *options, out io.Writer) error {
 	listener, err := listen(ctx, opt)
 	if err != nil {
 		return err
 	}
+	return serveAll(ctx, listener, opt, out)
+}
+
+// serveAll serves the clients of a listener: one, or with -P all. It closes the listener.
+func serveAll(ctx context.Context, listener *cm.SyncID, opt *options, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, listener.Close()) }()
 	if opt.persistent {
 		return servePersistently(ctx, listener, opt, out)
