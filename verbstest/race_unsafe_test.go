@@ -285,7 +285,7 @@ func TestRaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), must(os.Executable())(t), "-test.run=^TestRaceProgram$")
-			cmd.Env = append(os.Environ(), raceVariable+"="+name, "GORACE=halt_on_error=0")
+			cmd.Env = append(os.Environ(), raceVariable+"="+name, "GORACE=history_size=7")
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "WARNING: DATA RACE") {
 				t.Fatalf("the race was not found: %v\n%s", err, out)
