@@ -54,7 +54,7 @@ func currentMachine() machine.Machine {
 // addMachine makes labels for a new machine.
 func addMachine(m *Machine) {
 	before := getLabels()
-	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("verbstest machine", m.name)))
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(machineLabel, m.label())))
 	m.labels = getLabels()
 	setLabels(before)
 	machines.Lock()

@@ -86,6 +86,7 @@ func (m *Machine) open() (*file, error) {
 	m.describePort(core)
 	setState(core, !m.portDown)
 	core.Fail = m.fail
+	core.Name, core.Caller = "verbstest: "+m.name+": ", caller
 	f := &file{m.adapter.NewKernel(core), m, core}
 	f.describe()
 	f.setNumbers(m.limits)

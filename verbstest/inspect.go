@@ -36,17 +36,6 @@ func (h *host) Descriptors() int {
 	return n
 }
 
-// Ignore permits programs on the machine's network to break a rule for adapters.
-func (h *host) Ignore(rule string) {
-	n := h.m.net
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ignored == nil {
-		n.ignored = map[string]bool{}
-	}
-	n.ignored[rule] = true
-}
-
 // RemoveDevice removes the device.
 func (h *host) RemoveDevice() { h.m.RemoveDevice() }
 

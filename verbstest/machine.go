@@ -71,7 +71,7 @@ func newMachine(n *Network, number int, device uint32) *Machine {
 		m.useInfiniBand(number)
 	}
 	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, InfiniBand: n.infiniBand, LID: m.lid, MAC: m.mac,
-		CQEVersion: 1, Resolve: n.resolve,
+		CQEVersion: 1, Resolve: n.resolve, Program: true,
 		Violation: func(v engine.Violation) { n.violation(m, v) },
 		Problem:   func(err error) { n.report("%s: %v", m.name, err) }})
 	if err := m.adapter.SetGIDs(m.gids); err != nil {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/fabric"
 	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
@@ -34,7 +33,8 @@ type Network struct {
 	mu       sync.Mutex
 	machines []*Machine
 	macs     map[[16]byte][6]byte // by GID
-	ignored  map[string]bool      // rules that programs may break
+	allowed  map[Rule]bool        // rules that programs may break
+	reported map[string]bool      // texts of broken rules
 }
 
 // wires is a *fabric.Switch or a *fabric.Subnet.
@@ -120,6 +120,7 @@ func (n *Network) newMachine() *Machine {
 // end stops the network: packets and timers that are on their way have no effect, and nothing is
 // reported any more.
 func (n *Network) end() {
+	n.checkGoroutines()
 	n.ended.Store(true)
 	n.loop.Stop()
 }
@@ -168,17 +169,6 @@ func (n *Network) resolve(gid [16]byte) ([6]byte, bool) {
 		return [6]byte{0x33, 0x33, gid[12], gid[13], gid[14], gid[15]}, true
 	}
 	return [6]byte{}, false
-}
-
-// violation reports that a program broke a rule for adapters.
-func (n *Network) violation(m *Machine, v engine.Violation) {
-	n.mu.Lock()
-	ignored := n.ignored[string(v.Rule)] || m.killed.Load()
-	n.mu.Unlock()
-	if ignored {
-		return
-	}
-	n.report("%s: %s: QP %#x, CQ %#x, request %#x: %s", m.name, v.Rule, v.QPN, v.CQN, v.Index, v.Text)
 }
 
 // macOf returns the address of a device.

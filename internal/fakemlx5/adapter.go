@@ -22,6 +22,9 @@ type Config struct {
 	// Violation is called in the loop when a program breaks one of the rules for adapters. If it
 	// is nil, rules are not checked.
 	Violation func(engine.Violation)
+	// Program adds the rules that only programs can break, and the call stacks of posts: see
+	// engine.Config.
+	Program bool
 	// Shared, if not nil, is called with each range of the process's memory that the adapter may
 	// use from now on.
 	Shared func(addr, n uint64)
@@ -58,7 +61,8 @@ func NewAdapter(cfg Config) *Adapter {
 		layer = engine.InfiniBand
 	}
 	a.HCA = engine.New(engine.Config{Loop: a.loop, Memory: &a.memory, Events: a, LinkLayer: layer,
-		CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation})
+		CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation,
+		Program: cfg.Program})
 	a.loop.Run(func() {
 		a.HCA.SetLID(cfg.LID)
 		a.HCA.SetMAC(cfg.MAC)

@@ -30,8 +30,9 @@ type Kernel struct {
 	Stores, Bursts int
 
 	adapter *Adapter
-	call    ioctl.Call // the command that runs
-	opened  bool       // the context
+	queues  map[uint64]receiver // by the address of the doorbell record
+	call    ioctl.Call          // the command that runs
+	opened  bool                // the context
 	full    func(command string) unix.Errno
 	records map[uint64]int // doorbell records by page
 
@@ -51,7 +52,8 @@ type Kernel struct {
 func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	k := &Kernel{Kernel: core, adapter: a,
 		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
-		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}, records: map[uint64]int{}}
+		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}, records: map[uint64]int{},
+		queues: map[uint64]receiver{}}
 	k.Reply = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: a.cfg.CQEVersion,
 		CmdsSuppUhw: 3, LogUarSize: 12, NumUarsPerPage: 1, BfRegSize: 512}
@@ -79,21 +81,22 @@ func (k *Kernel) Closed() { k.adapter.loop.Run(func() { delete(k.adapter.kernels
 // it does happens after the post, and before the completion is polled. Commands run in the caller:
 // after a command, the device has done what it did before.
 func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
+	at := k.adapter.origin()
 	if race.Enabled {
 		b = bytes.Clone(b) // the caller may reuse it
-		race.Apart(func() { k.store(page, offset, b) })
+		race.Apart(func() { k.store(at, page, offset, b) })
 		return
 	}
-	k.store(page, offset, b)
+	k.store(at, page, offset, b)
 }
 
-func (k *Kernel) store(page, offset uint32, b []byte) {
+func (k *Kernel) store(at engine.Origin, page, offset uint32, b []byte) {
 	k.adapter.loop.Run(func() {
 		k.Stores++
 		if len(b) > 8 {
 			k.Bursts++
 		}
-		k.adapter.HCA.Store(page, offset, b)
+		k.adapter.HCA.From(at, func() { k.adapter.HCA.Store(page, offset, b) })
 	})
 }
 

@@ -55,6 +55,7 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 	}
 	h := handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	k.QPs[h] = &QP{QP: q, creation: creationOf(c), spans: spans}
+	k.queues[u.DbAddr] = q
 	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT,
 		&uapi.Mlx5IbCreateQpResp{BfregIndex: register, EceOptions: ECEOptions * (u.EceOptions >> 28)})
@@ -123,6 +124,7 @@ func (k *Kernel) destroyQP(h uint32) error {
 	}
 	q := k.QPs[h]
 	delete(k.QPs, h)
+	delete(k.queues, q.Record)
 	k.unpin(q.spans)
 	return k.adapter.HCA.DestroyQP(q.Number)
 }

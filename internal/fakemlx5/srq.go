@@ -35,6 +35,7 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 		return refused
 	}
 	k.SRQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)] = &SRQ{q, spans}
+	k.queues[u.DbAddr] = q
 	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &q.Number)
 	receives := uint32(slots - 1)
 	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &receives)
@@ -53,6 +54,7 @@ func (k *Kernel) querySRQ(c ioctl.Call) {
 func (k *Kernel) destroySRQ(h uint32) error {
 	s := k.SRQs[h]
 	delete(k.SRQs, h)
+	delete(k.queues, s.Record)
 	k.unpin(s.spans)
 	return k.adapter.HCA.DestroySRQ(s.Number)
 }

@@ -21,6 +21,16 @@ type Doorbells interface {
 	Doorbell(page, offset uint32, b []byte)
 }
 
+// Posts is implemented by Doorbells that must know of posts which ring no doorbell. A provider calls
+// it in the goroutine that posts.
+type Posts interface {
+	// Received is called after receives were posted to the queue whose doorbell record is at an
+	// address.
+	Received(record uint64)
+	// Full is called when the send queue of a QP has no room for another request.
+	Full(qpn uint32)
+}
+
 // A Closer is a Kernel that is notified when the Device is closed and no command is in progress.
 type Closer interface{ Closed() }
 

@@ -8,7 +8,7 @@ import (
 // Unpolled implements driver.Unpolled. The completion of a send also completes the sends
 // before it.
 func (q *cq) Unpolled(of any) (sends, recvs int) {
-	g, ok := of.(*qp)
+	g, ok := unwatched(of).(*qp)
 	if !ok {
 		return 0, 0
 	}

@@ -23,4 +23,7 @@ var (
 	_ driver.ECE      = (*qp)(nil)
 	_ driver.Finisher = (*qp)(nil)
 	_ driver.Stateful = (*qp)(nil)
+
+	_ provider.QP  = (*watchedQP)(nil)
+	_ provider.SRQ = (*watchedSRQ)(nil)
 )

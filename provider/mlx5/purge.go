@@ -14,7 +14,7 @@ import (
 // to the oldest, and moves the remaining entries up. The device may write entries of other queues
 // meanwhile, which come after those.
 func (q *cq) Purge(gone any) {
-	switch g := gone.(type) {
+	switch g := unwatched(gone).(type) {
 	case *qp:
 		q.squeeze(&g.target)
 	case *srq:

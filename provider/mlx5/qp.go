@@ -80,7 +80,7 @@ func (c *deviceContext) CreateQP(
 		return nil, reply, errors.Join(err, q.release())
 	}
 	if env.SRQ != nil {
-		q.target.srq = env.SRQ.(*srq)
+		q.target.srq = unwatched(env.SRQ).(*srq)
 	}
 	reply, err = q.create(cfg.Type, &s, create)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *deviceContext) CreateQP(
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
 	}
-	return q, reply, nil
+	return c.watch(q, s.maxSend), reply, nil
 }
 
 // createXRCTarget creates a QP without queues.

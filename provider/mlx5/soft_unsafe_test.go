@@ -22,7 +22,7 @@ func importedContext(dev *ioctl.Device, device uverbs.Device, p provider.Provide
 // implOf returns the provider's part of an SRQ.
 func implOf(s *uverbs.SRQ) *srq {
 	f := reflect.ValueOf(s).Elem().FieldByName("impl")
-	return (*(*provider.SRQ)(f.Addr().UnsafePointer())).(*srq)
+	return unwatched(*(*provider.SRQ)(f.Addr().UnsafePointer())).(*srq)
 }
 
 // offsetIn returns the offset of a register in b.

@@ -70,7 +70,7 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 		return nil, reply, errors.Join(err, s.Retire())
 	}
 	reply.SRQ.MaxWR, reply.SRQ.MaxSGE = size.slots-1, s.maxSGE
-	return s, reply, nil
+	return c.watchSRQ(s), reply, nil
 }
 
 func (s *srq) prepare(rings driver.Memory, size srqSize) (err error) {

@@ -1,5 +1,10 @@
 package devicetest
 
+import (
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
 // differences has the tests that run only on devices of the kernel, with the reason. The names are those of tests
 // without TestDevice, or of their subtests.
 var differences = map[string]string{
@@ -46,17 +51,37 @@ var ethernetOnly = map[string]string{
 	"EveryGID": "the port has one GID, which is not an address of RoCE",
 }
 
-// broken has the rules for adapters that tests break: a test closes memory that requests use, or lets a CQ overrun.
-var broken = map[string][]string{
-	"Events":         {"key", "cq-overrun"},
-	"CQOverrunEvent": {"cq-overrun"},
-	"ParityAtomic":   {"key"},
-	"ParityMR":       {"key"},
-	"RemoteErrors":   {"key"},
-	"UCRevive":       {"key"},
-	"CloseRace":      {"key", "blueflame"},
-	"StressClose":    {"key", "blueflame"},
+// broken has the rules of package verbstest that tests break on purpose, with what they do.
+var broken = map[string][]verbstest.Rule{
+	"AtomicErrors":       {verbstest.LocalAccess, verbstest.RemoteAccess}, // atomics fail in each way
+	"CloseRace":          {verbstest.LocalKey, blueFlame, verbstest.LocalAccess, verbstest.RemoteAccess},
+	"CQOverrunEvent":     {verbstest.CQOverrun, verbstest.CQCapacity},   // a CQ overruns
+	"Drain":              {verbstest.ReceiveLate, verbstest.Unsignaled}, // requests remain until the QP fails
+	"DrainShared":        {verbstest.ReceiveLate, verbstest.Unsignaled},
+	"Events":             {verbstest.LocalKey, verbstest.CQOverrun, verbstest.CQCapacity, verbstest.RemoteAccess},
+	"MWErrors":           {verbstest.BadRequest},   // binds fail
+	"MWLimits":           {verbstest.RemoteAccess}, // windows limit an access
+	"MWRemoteInvalidate": {verbstest.RemoteAccess}, // an invalidated key is used
+	"MWType2":            {verbstest.RemoteAccess},
+	"ParityAtomic": {verbstest.LocalKey, verbstest.LocalAccess,
+		verbstest.RemoteAccess}, // atomics fail in each way
+	"ParityMR":     {verbstest.LocalKey, verbstest.RemoteAccess},   // an invalidated key is used
+	"ParityQPEx":   {verbstest.CQCapacity, verbstest.RemoteAccess}, // a queue is filled; a key is invalidated
+	"RemoteErrors": {verbstest.LocalKey, verbstest.LocalAccess, verbstest.RemoteAccess, verbstest.ReceiveLength},
+	"ReregAccess":  {verbstest.RemoteAccess}, // a right is revoked
+	"ReregPD":      {verbstest.RemoteAccess}, // the region moves to another PD
+	"Stress":       {verbstest.ReceiveLate},  // senders do not wait for receives
+	"StressSRQ":    {verbstest.ReceiveLate},
+	"StressClose": {verbstest.LocalKey, blueFlame,
+		verbstest.ReceiveLate, verbstest.RemoteAccess, verbstest.LocalAccess},
+	"UCRevive":       {verbstest.LocalKey},      // a request fails
+	"UCWriteLost":    {verbstest.RemoteAccess},  // a WRITE to a wrong key is lost
+	"UDQKey":         {verbstest.QKey},          // a datagram with a wrong Q_Key is lost
+	"UDShortReceive": {verbstest.ReceiveLength}, // a datagram is too long
 }
+
+// blueFlame is broken if a QP is closed during a post.
+const blueFlame = verbstest.Rule(engine.RuleBlueFlame)
 
 // Reasons of several tests.
 const (

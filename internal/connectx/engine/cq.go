@@ -42,6 +42,8 @@ type CQ struct {
 	waiting   int    // completions since the CQ was armed: moderation
 	timer     *loop.Timer
 	users     int
+	demand    int       // requests that complete into the CQ and that the host does not know to be done
+	unpolled  []pending // completions that the host has not polled; see Config.Program
 }
 
 func (a *CQAttr) stride() uint64 {
@@ -139,6 +141,7 @@ func (cq *CQ) push(c *completion, solicited bool) {
 		return
 	}
 	cq.trace(b)
+	cq.note(b)
 	cq.producer++
 	if op := prm.CQEOpcode.Get(b); solicited || op == prm.CQEReqErr || op == prm.CQERespErr {
 		cq.solicited, cq.noted = cq.producer, true
@@ -207,6 +210,7 @@ func (cq *CQ) consume(ci uint32, where string) {
 	ahead := (ci - cq.consumer) & mask
 	if ahead <= cq.producer-cq.consumer {
 		cq.consumer += ahead
+		cq.reap(int(ahead))
 		return
 	}
 	if behind := (cq.consumer - ci) & mask; where != "doorbell record" && behind <= cq.size() {

@@ -103,7 +103,10 @@ type Config struct {
 	// reports violations to Violation.
 	Strict    bool
 	Violation func(Violation)
-	Tracer    *trace.Tracer
+	// Program adds, to a strict HCA, the rules that only programs can break: the
+	// device handles what they post in a defined way, but not as intended.
+	Program bool
+	Tracer  *trace.Tracer
 	// Pager provides pages of memory on demand. If it is nil, accesses to
 	// missing pages fail.
 	Pager Pager

@@ -206,7 +206,9 @@ func (h *HCA) ReceivePacket(p *roce.Packet) {
 	case group(p):
 		h.receiveGroup(p, false)
 	default:
-		if qp := h.destination(p.DestQPN); qp != nil {
+		qp := h.destination(p.DestQPN)
+		h.checkDestination(qp, p)
+		if qp != nil {
 			qp.endpoint.Receive(p)
 		}
 	}

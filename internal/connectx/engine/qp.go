@@ -106,6 +106,8 @@ type QP struct {
 	rq             receiveQueue
 	endpoint       *transport.Endpoint
 	attached       int  // memberships in multicast groups
+	wasReady       bool // the queue pair has been in state RTR
+	account        account
 	lastReported   bool // the last WQE event was reported
 }
 
@@ -260,6 +262,7 @@ func (h *HCA) DestroyQP(number uint32) error {
 	}
 	h.endBursts(number)
 	qp.stop()
+	qp.forget()
 	qp.addUsers(-1)
 	h.drop(&qp.Buffer)
 	h.injections = slices.DeleteFunc(h.injections, func(in *injection) bool { return in.qpn == number })

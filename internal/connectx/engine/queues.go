@@ -172,6 +172,8 @@ func (q *queues) Done(r *transport.Request, s transport.Syndrome) {
 	qp.sq.done = w.index + w.blocks
 	if s == transport.OK {
 		s, w.vendor = qp.hca.injected(qp)
+	} else {
+		w.explain(s)
 	}
 	qp.completeSend(w, s)
 	if s != transport.OK {

@@ -8,21 +8,25 @@ import (
 
 // A receiveQueue is a ring of receive WQEs at the start of the buffer.
 type receiveQueue struct {
-	size  uint64 // in bytes
-	head  uint16 // next to be fetched
-	ahead lot    // WQEs fetched and not used by a message yet
+	size    uint64 // in bytes
+	head    uint16 // next to be fetched
+	ahead   lot    // WQEs fetched and not used by a message yet
+	counted uint16 // the counter when receives were last posted
+	origins origins
 }
 
 // A receiveWQE is a receive request.
 type receiveWQE struct {
-	index   uint16
-	srq     *SRQ
-	pieces  []piece
-	total   uint64
-	unknown bool   // a key does not exist
-	zero    bool   // a segment is of length 0
-	held    []byte // a small message for the completion
-	begun   bool   // a part of the message has been stored
+	index    uint16
+	srq      *SRQ
+	pieces   []piece
+	total    uint64
+	unknown  bool   // a key does not exist
+	zero     bool   // a segment is of length 0
+	held     []byte // a small message for the completion
+	begun    bool   // a part of the message has been stored
+	injected bool   // the error is on purpose
+	needed   uint64 // bytes of the message that did not fit
 }
 
 // posted returns the number of receive WQEs according to the record.
@@ -76,7 +80,7 @@ func (qp *QP) fetch() *receiveWQE {
 	w := &receiveWQE{index: qp.rq.head}
 	w.decode(qp.hca, raw, qp.user())
 	qp.hca.traceReceive(qp.traced(), w)
-	w.check(qp.hca, Violation{QPN: qp.Number, Index: w.index, Offset: off, WQE: raw})
+	w.check(qp.hca, Violation{Origin: w.origin(qp), QPN: qp.Number, Index: w.index, Offset: off, WQE: raw})
 	qp.rq.head++
 	return w
 }
@@ -130,6 +134,7 @@ func (q *queues) Receive(srq uint32) (*transport.Receive, transport.Syndrome) {
 		return nil, transport.RemoteInvalidRequest
 	}
 	if w == nil {
+		qp.noReceive(srq)
 		return nil, transport.OK
 	}
 	return &transport.Receive{WQE: w}, transport.OK
@@ -149,6 +154,7 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 	w := rc.WQE.(*receiveWQE)
 	end := uint64(off) + uint64(len(p))
 	if end > w.total {
+		w.needed = end
 		return transport.LocalLength
 	}
 	// A message of several packets starts with one that is longer than the
@@ -187,6 +193,7 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 		return
 	}
 	if s, vendor := qp.hca.injected(qp); s != transport.OK {
+		w.injected = true
 		qp.completeReceiveError(w, s, vendor)
 		qp.hca.config.Loop.Post(func() {
 			if qp.alive() {
@@ -257,6 +264,7 @@ func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
 }
 
 func (qp *QP) completeReceiveError(w *receiveWQE, s transport.Syndrome, vendor uint8) {
+	qp.explainReceive(w, s)
 	c, cq := qp.receiveCompletion(w)
 	prm.CQEOpcode.Set(c.cqe[:], prm.CQERespErr)
 	prm.CQESyndrome.Set(c.cqe[:], uint64(s))

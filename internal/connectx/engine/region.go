@@ -30,6 +30,7 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 	qp := q.qp
 	right, allowed := qp.remote(a)
 	if !allowed {
+		qp.refusedPeer("the QP does not permit " + right.String() + ": set it in the Access of the QP")
 		if a == transport.RemoteAtomic {
 			return nil, transport.RemoteInvalidRequest
 		}
@@ -45,11 +46,13 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 		as.pd = s.PD
 	}
 	if a == transport.RemoteAtomic && va%8 != 0 {
+		qp.refusedPeer("the address " + hex(va) + " of an atomic is not a multiple of 8")
 		return nil, transport.RemoteInvalidRequest
 	}
 	r := &region{qp: qp, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as,
 		again: a == transport.RemoteReadAgain}}
 	if rkey == NullMKey || rkey == NoMKey || !r.span.ok() {
+		qp.refusedPeer(r.span.refusal("RKey"))
 		return nil, transport.RemoteAccess
 	}
 	return r, transport.OK
@@ -142,6 +145,7 @@ func (q *queues) Invalidate(srq, rkey uint32) transport.Syndrome {
 	k := qp.hca.mkeys.objects[rkey>>8]
 	if k == nil || k.Variant != uint8(rkey) || k.Free || !k.RemoteInval || k.PD != as.pd || k.QPN != AnyQPN &&
 		k.QPN != qp.Number {
+		qp.refusedPeer("RKey " + hex(rkey) + " of a SEND with invalidate names no window of the QP's PD")
 		return transport.RemoteAccess
 	}
 	k.Free = true

@@ -23,6 +23,7 @@ type sendQueue struct {
 	drained    bool
 	burst      []byte // a WQE written by BlueFlame
 	burstIndex uint16
+	origins    origins // by block
 }
 
 func (q *sendQueue) reset() {
@@ -50,6 +51,7 @@ func (q *sendQueue) updateProducer(ctrl []byte) bool {
 		trace.Num("value", w&0xffff))
 	q.check(ctrl, uint16(w))
 	if n := uint16(w) - q.head; n <= q.blocks() {
+		q.origins.record(q.producer, uint16(w), int(q.blocks()), q.hca.origin())
 		q.producer = uint16(w)
 	}
 	return true
@@ -94,6 +96,7 @@ func (qp *QP) doorbell(ctrl []byte) {
 		qp.fatal()
 		return
 	}
+	qp.postedSends()
 	switch qp.state {
 	case RTS:
 		qp.endpoint.Kick()
@@ -123,7 +126,11 @@ func (qp *QP) next() *transport.Request {
 	if w == nil {
 		return nil
 	}
-	w.decode()
+	if o := qp.sq.origins.of(w.index); o != nil {
+		qp.hca.From(o, w.decode)
+	} else {
+		w.decode()
+	}
 	w.trace()
 	qp.sq.advance(w)
 	return &w.request

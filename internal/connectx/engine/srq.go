@@ -26,16 +26,18 @@ type SRQ struct {
 	Number          uint32
 	Receives, Jumps uint64 // as in Counters, for this SRQ
 
-	hca    *HCA
-	pd     *domain
-	xrcd   *domain
-	cq     *CQ
-	users  int
-	head   uint16 // index of the next WQE
-	taken  uint16 // number of WQEs fetched
-	last   uint16 // index of the last WQE fetched, if any
-	ahead  lot    // WQEs fetched and not used by a message yet
-	broken bool
+	hca             *HCA
+	pd              *domain
+	xrcd            *domain
+	cq              *CQ
+	users           int
+	head            uint16 // index of the next WQE
+	taken           uint16 // number of WQEs fetched
+	last            uint16 // index of the last WQE fetched, if any
+	ahead           lot    // WQEs fetched and not used by a message yet
+	broken          bool
+	counted, walked uint16 // the counter when receives were last posted, and the index of the next one
+	origins         origins
 }
 
 // CreateSRQ creates a shared receive queue.
@@ -144,7 +146,8 @@ func (s *SRQ) fetch() *receiveWQE {
 	w := &receiveWQE{index: s.head, srq: s}
 	w.decode(s.hca, raw[prm.WQENext.Size:], user{pd: s.PD, qpn: AnyQPN, reserved: s.ReservedLKey})
 	s.hca.traceReceive(trace.Object("srq", "srq", s.Number), w)
-	w.check(s.hca, Violation{SRQN: s.Number, Index: w.index, Offset: uint64(s.head) << s.LogStride, WQE: raw})
+	w.check(s.hca, Violation{Origin: s.origins.of(w.index), SRQN: s.Number, Index: w.index,
+		Offset: uint64(s.head) << s.LogStride, WQE: raw})
 	next := uint16(prm.NextIndex.Get(raw))
 	if int(next) >= 1<<s.LogSize {
 		s.hca.violate(Violation{Rule: RuleSRQLink, SRQN: s.Number, Index: s.head, Offset: uint64(s.head) << s.LogStride,

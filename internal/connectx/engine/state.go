@@ -19,13 +19,15 @@ func (qp *QP) enter(s QPState) {
 		return
 	case Reset:
 		qp.stop()
+		qp.forget()
 		qp.ECE = 0
 		qp.sq.reset()
-		qp.rq.head, qp.rq.ahead = 0, nil
+		qp.rq.head, qp.rq.ahead, qp.rq.counted = 0, nil, 0
 		qp.lastReported = false
 		return
 	}
 	qp.state = s
+	qp.wasReady = qp.wasReady || s == RTR
 	if s == SQD && from != SQD {
 		qp.sq.drained = false
 	}

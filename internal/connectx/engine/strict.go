@@ -34,6 +34,15 @@ const (
 	RuleStore         Rule = "store"           // a store with an invalid size or offset
 	RuleInline        Rule = "inline"          // inline data longer than its WQE
 	RuleAtomicAddress Rule = "atomic"          // an atomic's local memory is not eight bytes
+	RuleReceiveLate   Rule = "receive-late"    // a message finds no receive request
+	RuleReceiveShort  Rule = "receive-length"  // a message is longer than its receive request
+	RuleLocalAccess   Rule = "local-access"    // a local key, its bounds or its rights are wrong
+	RuleRemoteAccess  Rule = "remote-access"   // a remote key, its bounds or its rights are wrong
+	RuleRequest       Rule = "request"         // a request fails for another local reason
+	RuleDestination   Rule = "destination"     // a packet for a QP that does not exist or is not connected
+	RuleQKey          Rule = "qkey"            // a datagram with another Q_Key than the QP's
+	RuleCQCapacity    Rule = "cq-capacity"     // the completions of what is posted may overrun the CQ
+	RuleUnsignaled    Rule = "unsignaled"      // a send queue is full, and nothing can free it
 )
 
 // Rules has all rules.
@@ -42,12 +51,14 @@ var Rules = []Rule{
 	RuleCQOverrun, RuleCQFresh,
 	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink,
 	RuleUnknownQueue, RuleStore, RuleInline,
-	RuleAtomicAddress,
+	RuleAtomicAddress, RuleReceiveLate, RuleReceiveShort, RuleLocalAccess, RuleRemoteAccess, RuleRequest,
+	RuleDestination, RuleQKey, RuleCQCapacity, RuleUnsignaled,
 }
 
 // A Violation is a broken rule, with the place.
 type Violation struct {
 	Rule     Rule
+	Origin   Origin // of the request; nil if unknown
 	QPN, CQN uint32 // the queue; zero if not applicable
 	SRQN     uint32
 	Index    uint16 // of the WQE
@@ -58,7 +69,17 @@ type Violation struct {
 
 func (h *HCA) violate(v Violation) {
 	if h.config.Strict && h.config.Violation != nil {
+		if v.Origin == nil {
+			v.Origin = h.origin()
+		}
 		h.config.Violation(v)
+	}
+}
+
+// advise reports a broken rule for programs.
+func (h *HCA) advise(v Violation) {
+	if h.config.Program {
+		h.violate(v)
 	}
 }
 

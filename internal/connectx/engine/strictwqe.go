@@ -12,8 +12,8 @@ func (w *sendWQE) violate(rule Rule, text string) {
 	if !q.hca.config.Strict {
 		return
 	}
-	q.hca.violate(Violation{Rule: rule, QPN: q.number, Index: w.index, Offset: q.offset(w.index), WQE: bytes.Clone(w.raw),
-		Text: text})
+	q.hca.violate(Violation{Rule: rule, Origin: q.origins.of(w.index), QPN: q.number, Index: w.index,
+		Offset: q.offset(w.index), WQE: bytes.Clone(w.raw), Text: text})
 }
 
 // checkZero reports a reserved field that is not zero.

@@ -65,6 +65,9 @@ func (l *Loop) As(owner any, f func()) {
 	l.owner = before // not after a panic: OnPanic needs the owner
 }
 
+// Owner returns the owner of the running step. It must be called in a step.
+func (l *Loop) Owner() any { return l.owner }
+
 // drain runs the queued steps.
 func (l *Loop) drain() {
 	defer func() {

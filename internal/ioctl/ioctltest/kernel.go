@@ -43,6 +43,10 @@ type Kernel struct {
 	Fail      func(name string) unix.Errno            // is called before each command; an errno makes it fail
 	Recorder  func(name, dump string)                 // is called with each command
 	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
+	// Name precedes what Close reports. Caller returns the line of the program that creates an object,
+	// or an empty string; nil: Close reports no lines.
+	Name   string
+	Caller func() string
 	// OnModifyQP changes the device's QP. If it fails, the QP does not change.
 	OnModifyQP func(r *uapi.IbUverbsModifyQp, from, to uint8) error
 	OnResizeCQ func() error // resizes the device's CQ
@@ -128,7 +132,7 @@ func (k *Kernel) Live() []string {
 	defer k.mu.Unlock()
 	var all []string
 	for h, o := range k.objects {
-		all = append(all, fmt.Sprintf("%s %d", o.kind, h))
+		all = append(all, fmt.Sprintf("%s %d", o.kind, h)+o.created)
 	}
 	for fd, mine := range k.channels {
 		if !hungUp(mine) {
@@ -171,12 +175,12 @@ func (k *Kernel) Close(t testing.TB) {
 		if k.forgiven {
 			break
 		}
-		t.Errorf("left in the kernel: %s", s)
+		t.Errorf("%sleft in the kernel: %s", k.Name, s)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.violations {
-		t.Errorf("the kernel refused: %s", s)
+		t.Errorf("%sthe kernel refused: %s", k.Name, s)
 	}
 	for fd, mine := range k.channels {
 		if err := unix.Close(mine); err != nil {

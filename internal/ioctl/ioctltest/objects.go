@@ -23,6 +23,7 @@ type object struct {
 	srqn    uint32                    // of an XRC SRQ
 	srq     uapi.IbUverbsQuerySrqResp // attributes of an SRQ
 	mr      memory
+	created string // the place, as a suffix
 }
 
 // make stores an object under the lowest free handle. Like the kernel, it reuses handles at once.
@@ -35,7 +36,19 @@ func (k *Kernel) make(o *object) uint32 {
 		h++
 	}
 	k.objects[h] = o
+	o.created = k.place()
 	return h
+}
+
+// place returns where the program creates an object, as a suffix, or an empty string.
+func (k *Kernel) place() string {
+	if k.Caller == nil {
+		return ""
+	}
+	if at := k.Caller(); at != "" {
+		return ", created at " + at
+	}
+	return ""
 }
 
 // Forget removes an object that a command has created: the device has refused to create its part.

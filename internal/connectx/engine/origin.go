@@ -1,0 +1,83 @@
+package engine
+
+// An Origin is the call stack of a post, as program counters: see [HCA.From].
+type Origin []uintptr
+
+// From runs a step on behalf of a post. Violations in it, in the steps that it
+// posts and in its timers have the origin, also those of other HCAs of the loop.
+func (h *HCA) From(o Origin, f func()) { h.config.Loop.As(o, f) }
+
+// origin returns the origin of the running step, or nil.
+func (h *HCA) origin() Origin {
+	o, _ := h.config.Loop.Owner().(Origin)
+	return o
+}
+
+// origins has the origins of a ring's requests by index.
+type origins []Origin
+
+// record records the origin of the requests from one index up to another in a
+// ring of size requests.
+func (o *origins) record(from, to uint16, size int, at Origin) {
+	if at == nil || size == 0 {
+		return
+	}
+	if *o == nil {
+		*o = make(origins, size)
+	}
+	for i := from; i != to; i++ {
+		(*o)[int(i)%size] = at
+	}
+}
+
+// of returns the origin of the request at an index, or nil.
+func (o origins) of(index uint16) Origin {
+	if len(o) == 0 {
+		return nil
+	}
+	return o[int(index)%len(o)]
+}
+
+// Received records the origin of receive requests that were posted.
+func (qp *QP) Received() {
+	if w, err := qp.hca.record(qp.Record); err == nil && qp.rq.size > 0 {
+		qp.postedReceives(int(uint16(w) - qp.rq.counted))
+		qp.rq.origins.record(qp.rq.counted, uint16(w), 1<<qp.LogRQSize, qp.hca.origin())
+		qp.rq.counted = uint16(w)
+	}
+}
+
+// Received records the origin of receive requests that were posted. It follows
+// the list from the last request that it has seen.
+func (s *SRQ) Received() {
+	w, err := s.hca.record(s.Record)
+	if err != nil {
+		return
+	}
+	for ; s.counted != uint16(w); s.counted++ {
+		s.origins.record(s.walked, s.walked+1, 1<<s.LogSize, s.hca.origin())
+		next, ok := s.next(s.walked)
+		if !ok {
+			return
+		}
+		s.walked = next
+	}
+}
+
+// next returns the index of the request after another in the list.
+func (s *SRQ) next(index uint16) (next uint16, ok bool) {
+	var b [4]byte
+	if s.hca.load(&s.Buffer, uint64(index)<<s.LogStride, b[:]) != nil {
+		return 0, false
+	}
+	next = uint16(b[2])<<8 | uint16(b[3])
+	return next, int(next) < 1<<s.LogSize
+}
+
+// origin returns where a receive request was posted, or nil.
+func (w *receiveWQE) origin(qp *QP) Origin {
+	if w.srq != nil {
+		return w.srq.origins.of(w.index)
+	}
+	return qp.rq.origins.of(w.index)
+}

@@ -1,0 +1,111 @@
+package verbstest
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+)
+
+// machineLabel is the profiler label of the goroutines of a machine. Its values are unique in the
+// process.
+const machineLabel = "verbstest machine"
+
+func (m *Machine) label() string { return fmt.Sprintf("%s #%d", m.name, m.device) }
+
+// goroutineTime is how long goroutines may take to end after the test's cleanup.
+const goroutineTime = 2 * time.Second
+
+// checkGoroutines reports the program's goroutines that still run on the machines. They get some
+// time: what ends them may just have happened.
+func (n *Network) checkGoroutines() {
+	n.mu.Lock()
+	machines, allowed := n.machines, n.allowed[GoroutineLeft]
+	n.mu.Unlock()
+	if allowed || len(machines) == 0 {
+		return
+	}
+	var left map[*Machine][]goroutine
+	for end, pause := time.Now().Add(goroutineTime), time.Millisecond; ; pause *= 2 {
+		if left = goroutinesOf(machines); len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			break
+		}
+		time.Sleep(pause)
+	}
+	created := creators()
+	for _, m := range machines {
+		for _, g := range left[m] {
+			text := "a goroutine still runs " + g.function + " at " + g.at
+			if at := created[g.function]; at != "" {
+				text += ", started at " + at
+			}
+			n.broken(m, GoroutineLeft, text+": end it before the test ends")
+		}
+	}
+}
+
+// A goroutine is one that has not ended.
+type goroutine struct {
+	function string // that it was started with
+	at       string // the line of the function that it executes
+}
+
+var labelText = regexp.MustCompile(`"` + machineLabel + `":"([^"]*)"`)
+
+// goroutinesOf returns the goroutines of machines whose function is not one of the library's. The
+// calling goroutine is none of them.
+func goroutinesOf(machines []*Machine) map[*Machine][]goroutine {
+	var b bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
+		return nil
+	}
+	left := map[*Machine][]goroutine{}
+	for part := range strings.SplitSeq(b.String(), "\n\n") {
+		label := labelText.FindStringSubmatch(part)
+		if label == nil {
+			continue
+		}
+		for _, m := range machines {
+			if g := parse(part); m.label() == label[1] && g.function != "" {
+				left[m] = append(left[m], g)
+			}
+		}
+	}
+	return left
+}
+
+var frameText = regexp.MustCompile(`(?m)^#\s+0x[0-9a-f]+\s+(\S+)\+0x[0-9a-f]+\s+(.*):(\d+)$`)
+
+// parse returns the goroutine of a part of a profile, without a function if it is one of the library.
+func parse(part string) (g goroutine) {
+	for _, f := range frameText.FindAllStringSubmatch(part, -1) {
+		if f[1] == "runtime.goexit" || f[1] == "runtime.main" || f[1] == "testing.tRunner" {
+			continue
+		}
+		if g = (goroutine{}); !ofLibrary(f[1], f[2]) {
+			g = goroutine{f[1], base(f[2]) + ":" + f[3]}
+		}
+	}
+	return g
+}
+
+func base(file string) string { return file[strings.LastIndexByte(file, '/')+1:] }
+
+var createdText = regexp.MustCompile(`(?m)^(\S+)\(.*\)\n\t.*\ncreated by .*\n\t(.*):(\d+)`)
+
+// creators returns where the goroutines of the process were started, by their functions.
+func creators() map[string]string {
+	b := make([]byte, 1<<20)
+	b = b[:runtime.Stack(b, true)]
+	all := map[string]string{}
+	for _, m := range createdText.FindAllStringSubmatch(string(b), -1) {
+		all[m[1]] = base(m[2]) + ":" + m[3]
+	}
+	return all
+}

@@ -1,0 +1,152 @@
+package verbstest
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+)
+
+// A Rule is a rule for programs. A program that breaks it fails the test, unless the test allows it:
+// see [Network.Allow].
+type Rule string
+
+// The rules that programs break.
+const (
+	// A message finds no receive in its QP or SRQ. An RC peer tries again later; UC and UD lose it.
+	ReceiveLate = Rule(engine.RuleReceiveLate)
+	// A message is longer than its receive. On UD, the first 40 bytes are the network header.
+	ReceiveLength = Rule(engine.RuleReceiveShort)
+	// A request or receive has a local key that names no region, such as that of a closed one.
+	LocalKey = Rule(engine.RuleKey)
+	// The bounds, the rights or the PD of a local key do not fit.
+	LocalAccess = Rule(engine.RuleLocalAccess)
+	// A peer's request has a wrong remote key, bounds, PD or alignment, or the region or the QP does
+	// not permit it.
+	RemoteAccess = Rule(engine.RuleRemoteAccess)
+	// A request fails for another reason than its memory: it is too long, or it binds or invalidates
+	// a window wrongly.
+	BadRequest = Rule(engine.RuleRequest)
+	// The local memory of an atomic is not one SGE of eight bytes.
+	AtomicSize = Rule(engine.RuleAtomicAddress)
+	// A packet is for a QP that has never existed, or that was never connected.
+	Destination = Rule(engine.RuleDestination)
+	// A datagram has another Q_Key than the QP that it is for.
+	QKey = Rule(engine.RuleQKey)
+	// More requests are posted than the completion queue has entries. Unsignaled requests count,
+	// since they complete if their QP fails. Receives of an SRQ do not count.
+	CQCapacity = Rule(engine.RuleCQCapacity)
+	// A completion has no room in its completion queue.
+	CQOverrun = Rule(engine.RuleCQOverrun)
+	// A send queue is full, and none of its requests is signaled: nothing can free it.
+	Unsignaled = Rule(engine.RuleUnsignaled)
+	// A goroutine that the program has started on a machine runs after the test's cleanup.
+	GoroutineLeft Rule = "goroutine-left"
+)
+
+// Allow permits programs on the network to break rules, for tests that break them on purpose. It
+// may be called at any time.
+func (n *Network) Allow(rules ...Rule) {
+	n.t.Helper()
+	for _, r := range rules {
+		if r != GoroutineLeft && !slices.Contains(engine.Rules, engine.Rule(r)) {
+			n.t.Fatalf("verbstest: Allow: there is no rule %q: use the constants of type verbstest.Rule", r)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.allowed == nil {
+		n.allowed = map[Rule]bool{}
+	}
+	for _, r := range rules {
+		n.allowed[r] = true
+	}
+}
+
+// Allow is [Network.Allow] of the machine's network.
+func (m *Machine) Allow(rules ...Rule) {
+	m.net.t.Helper()
+	m.net.Allow(rules...)
+}
+
+// violation reports that a program broke a rule. The same text is reported once: a peer tries again.
+func (n *Network) violation(m *Machine, v engine.Violation) {
+	text := v.Text
+	if posted := site(v.Origin); posted != "" {
+		text = "posted at " + posted + ": " + text
+	}
+	if !slices.Contains(ofPrograms, Rule(v.Rule)) {
+		text = fmt.Sprintf("QP %#x, CQ %#x, request %#x: %s", v.QPN, v.CQN, v.Index, text)
+	}
+	n.broken(m, Rule(v.Rule), text)
+}
+
+// ofPrograms has the rules whose texts name the queue.
+var ofPrograms = []Rule{ReceiveLate, ReceiveLength, LocalKey, LocalAccess, RemoteAccess, BadRequest, AtomicSize,
+	Destination, QKey, CQCapacity, Unsignaled}
+
+// broken reports a broken rule once, unless it is allowed.
+func (n *Network) broken(m *Machine, r Rule, text string) {
+	line := fmt.Sprintf("%s: %s: %s", m.name, r, text)
+	n.mu.Lock()
+	skip := n.allowed[r] || n.reported[line] || m.killed.Load()
+	if n.reported == nil {
+		n.reported = map[string]bool{}
+	}
+	n.reported[line] = true
+	n.mu.Unlock()
+	if !skip {
+		n.report("%s", line)
+	}
+}
+
+const module = "github.com/goverbs/goverbs/"
+
+// site returns the file and line of the first caller outside of the library, or an empty string.
+func site(stack []uintptr) string {
+	if len(stack) == 0 {
+		return ""
+	}
+	frames := runtime.CallersFrames(stack)
+	for {
+		f, more := frames.Next()
+		if f.Function != "" && !ofLibrary(f.Function, f.File) {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// ofLibrary reports whether a function belongs to the library or the runtime, except its tests.
+func ofLibrary(function, file string) bool {
+	if strings.HasPrefix(function, "runtime.") {
+		return true
+	}
+	name, ours := strings.CutPrefix(function, module)
+	if !ours || strings.HasSuffix(file, "_test.go") {
+		return false
+	}
+	for _, pkg := range []string{"uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {
+		if strings.HasPrefix(name, pkg) {
+			return true
+		}
+	}
+	return false
+}
+
+// Received implements ioctl.Posts.
+func (f *file) Received(record uint64) { f.ReceivesPosted(record) }
+
+// Full implements ioctl.Posts.
+func (f *file) Full(qpn uint32) { f.SendQueueFull(qpn) }
+
+// caller returns the line of the program that the calling goroutine runs.
+func caller() string {
+	var stack [32]uintptr
+	return site(stack[:runtime.Callers(2, stack[:])])
+}
