@@ -128,7 +128,7 @@ func ofLibrary(function, file string) bool {
 		return true
 	}
 	name, ours := strings.CutPrefix(function, module)
-	if !ours || strings.HasSuffix(file, "_test.go") {
+	if !ours || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(name, "internal/providertest") {
 		return false
 	}
 	for _, pkg := range []string{"uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {
