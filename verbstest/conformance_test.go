@@ -10,9 +10,12 @@ import (
 
 // brokenBySuite has the rules that tests of the suite break on purpose, with what they do.
 var brokenBySuite = map[string][]verbstest.Rule{
-	"RC/Failed": {verbstest.LocalKey},    // requests have a wrong key
-	"RC/Reset":  {verbstest.ReceiveLate}, // a request must be outstanding when the QP is reset
-	"UC/Lost":   {verbstest.ReceiveLate}, // a message is lost
+	"RC/Failed":  {verbstest.LocalKey}, // requests have a wrong key
+	"SRQ/Failed": {verbstest.LocalKey},
+	"UC/Failed":  {verbstest.LocalKey},
+	"UD/Failed":  {verbstest.LocalKey},
+	"RC/Reset":   {verbstest.ReceiveLate}, // a request must be outstanding when the QP is reset
+	"UC/Lost":    {verbstest.ReceiveLate}, // a message is lost
 }
 
 // TestConformance runs the suite for providers on machines in memory, through the public API.
