@@ -17,7 +17,7 @@ const machineLabel = "verbstest machine"
 func (m *Machine) label() string { return fmt.Sprintf("%s #%d", m.name, m.device) }
 
 // goroutineTime is how long goroutines may take to end after the test's cleanup.
-const goroutineTime = 2 * time.Second
+const goroutineTime = time.Second
 
 // checkGoroutines reports the program's goroutines that still run on the machines. They get some
 // time: what ends them may just have happened.

@@ -52,7 +52,8 @@ const (
 func (n *Network) Allow(rules ...Rule) {
 	n.t.Helper()
 	for _, r := range rules {
-		if r != GoroutineLeft && !slices.Contains(engine.Rules, engine.Rule(r)) {
+		known := slices.Concat(engine.Rules, engine.ProgramRules)
+		if r != GoroutineLeft && !slices.Contains(known, engine.Rule(r)) {
 			n.t.Fatalf("verbstest: Allow: there is no rule %q: use the constants of type verbstest.Rule", r)
 		}
 	}

@@ -109,8 +109,8 @@ func (w *sendWQE) explain(s transport.Syndrome) {
 	}
 }
 
-// checkDestination reports a packet that its destination drops because the
-// program has not prepared the queue pair.
+// checkDestination reports a packet that its destination drops or refuses, as
+// far as that can be seen before the transport processes it.
 func (h *HCA) checkDestination(qp *QP, p *roce.Packet) {
 	number := p.DestQPN
 	v := Violation{Rule: RuleDestination, QPN: number}
@@ -124,6 +124,8 @@ func (h *HCA) checkDestination(qp *QP, p *roce.Packet) {
 		v.Text = "the packet is for QP " + hex(number) + " in state " + stateNames[qp.state] +
 			": connect the QP before the peer sends"
 		h.advise(v)
+	case p.Atomic.VA%8 != 0:
+		qp.refusedPeer("the address " + hex(p.Atomic.VA) + " of an atomic is not a multiple of 8")
 	case qp.Service == ServiceUD && p.DETH.QKey != qp.QKey:
 		v.Rule = RuleQKey
 		v.Text = "the datagram has Q_Key " + hex(p.DETH.QKey) + ", QP " + hex(number) + " has " + hex(qp.QKey)

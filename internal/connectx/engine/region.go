@@ -46,7 +46,6 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 		as.pd = s.PD
 	}
 	if a == transport.RemoteAtomic && va%8 != 0 {
-		qp.refusedPeer("the address " + hex(va) + " of an atomic is not a multiple of 8")
 		return nil, transport.RemoteInvalidRequest
 	}
 	r := &region{qp: qp, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as,

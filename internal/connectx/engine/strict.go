@@ -45,15 +45,18 @@ const (
 	RuleUnsignaled    Rule = "unsignaled"      // a send queue is full, and nothing can free it
 )
 
-// Rules has all rules.
+// Rules has all rules but ProgramRules.
 var Rules = []Rule{
 	RuleReserved, RuleRecord, RuleDoorbell, RuleUAR, RuleIndex, RuleQPN, RuleBlueFlame, RuleConsumer, RuleArmRecord,
 	RuleCQOverrun, RuleCQFresh,
 	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink,
 	RuleUnknownQueue, RuleStore, RuleInline,
-	RuleAtomicAddress, RuleReceiveLate, RuleReceiveShort, RuleLocalAccess, RuleRemoteAccess, RuleRequest,
-	RuleDestination, RuleQKey, RuleCQCapacity, RuleUnsignaled,
+	RuleAtomicAddress,
 }
+
+// ProgramRules has the rules of Config.Program.
+var ProgramRules = []Rule{RuleReceiveLate, RuleReceiveShort, RuleLocalAccess, RuleRemoteAccess, RuleRequest,
+	RuleDestination, RuleQKey, RuleCQCapacity, RuleUnsignaled}
 
 // A Violation is a broken rule, with the place.
 type Violation struct {

@@ -19,7 +19,7 @@ func (k *Kernel) eventPair() (theirs int, err error) {
 		_ = unix.Close(mine)
 	}
 	delete(k.waiting, p[1]) // of an earlier socket with the number
-	k.channels[p[0]] = p[1]
+	k.channels[p[0]], k.places[p[0]] = p[1], k.place()
 	return p[0], nil
 }
 

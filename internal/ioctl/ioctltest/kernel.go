@@ -59,6 +59,7 @@ type Kernel struct {
 	violations []string
 	objects    map[uint32]*object
 	channels   map[int]int      // the library's end of each event descriptor, and ours
+	places     map[int]string   // where each was created: see Caller
 	waiting    map[int]*backlog // by our end of an event descriptor
 	async      int              // the library's end of the first event file, or -1
 	context    bool
@@ -84,7 +85,8 @@ func NewKernel(driver uint32) *Kernel {
 			{Gid: [16]byte{0: 0xfe, 1: 0x80, 15: 1}, GidIndex: 1, PortNum: 1, GidType: 2},
 			{Gid: v4, GidIndex: 2, PortNum: 1, GidType: 2},
 		},
-		objects: map[uint32]*object{}, channels: map[int]int{}, async: -1, nextQPN: 17}
+		objects: map[uint32]*object{}, channels: map[int]int{}, places: map[int]string{},
+		async: -1, nextQPN: 17}
 }
 
 // Open returns a node whose commands k handles.
@@ -136,7 +138,7 @@ func (k *Kernel) Live() []string {
 	}
 	for fd, mine := range k.channels {
 		if !hungUp(mine) {
-			all = append(all, fmt.Sprintf("event descriptor %d", fd))
+			all = append(all, fmt.Sprintf("event descriptor %d", fd)+k.places[fd])
 		}
 	}
 	slices.Sort(all)

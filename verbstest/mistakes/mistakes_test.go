@@ -1,0 +1,147 @@
+package mistakes
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// A mistake is a program with a mistake, what package verbstest says of it, and what the program sees
+// on a device: in memory, and on rxe. A program that sees "success" or "nothing" does not learn of
+// its mistake there.
+type mistake struct {
+	program func(device string) (seen string)
+	says    string // a regular expression
+	memory  string // the beginning of what it sees
+	rxe     string
+}
+
+const (
+	noCompletion    = "no completion"
+	remoteAccess    = "remote access error"
+	localAccess     = "local protection error"
+	retriesExceeded = "transport retry count exceeded"
+)
+
+var mistakes = []mistake{
+	{receiveLate, `receive-late: posted at LINE: the message finds no receive in QP 0x\w+: post receives`,
+		noCompletion, noCompletion},
+	{datagramWithoutReceive, `receive-late: posted at LINE: the message finds no receive in QP 0x\w+: post receives`,
+		noCompletion, noCompletion},
+	{emptySRQ, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+: post receives`,
+		noCompletion, noCompletion},
+	{wrongRKey, `remote-access: posted at LINE: RKey 0x\w+ names no region`, remoteAccess, remoteAccess},
+	{closedMR, `key: posted at LINE: local key 0x\w+ does not exist`, localAccess, localAccess},
+	{closedRemoteMR, `remote-access: posted at LINE: RKey 0x\w+ names no region: .* closed`, remoteAccess, remoteAccess},
+	{remoteBounds, `remote-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x\w+, \+4096\)`,
+		remoteAccess, remoteAccess},
+	{localBounds, `local-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x\w+, \+4096\)`,
+		localAccess, localAccess},
+	{regionWithoutRemoteWrite, `remote-access: posted at LINE: the region of RKey 0x\w+ lacks RemoteWrite`, remoteAccess,
+		remoteAccess},
+	{qpWithoutRemoteRead, `remote-access: posted at LINE: the QP does not permit RemoteRead`, remoteAccess, remoteAccess},
+	{readWithoutLocalWrite, `local-access: posted at LINE: the region of LKey 0x\w+ lacks LocalWrite`, localAccess,
+		localAccess},
+	{wrongPD, `remote-access: posted at LINE: RKey 0x\w+ is of a PD other than the QP's`, remoteAccess, remoteAccess},
+	{misalignedAtomic, `remote-access: posted at LINE: the address 0x\w+ of an atomic is not a multiple of 8`,
+		"remote invalid request", "remote invalid request"},
+	{shortReceive, `receive-length: posted at LINE: the receive has room for 16 bytes, the message has at least 64`,
+		"remote invalid request", "remote invalid request"},
+	{datagramWithoutHeaderRoom, `receive-length: posted at LINE: the receive has room for 64 bytes, the message has at ` +
+		`least 104: the first 40 are the network header`, "local length error", "local length error"},
+	{wrongQKey, `qkey: posted at LINE: the datagram has Q_Key 0x1, QP 0x\w+ has 0x11111111`, noCompletion, noCompletion},
+	{wrongQPN, `destination: posted at LINE: the packet is for QP 0x\w+, which does not exist`, noCompletion,
+		noCompletion},
+	{peerNotConnected, `destination: posted at LINE: the packet is for QP 0x\w+ in state (RESET|INIT): connect the QP`,
+		retriesExceeded, retriesExceeded},
+	{smallCQ, `cq-capacity: posted at LINE: 4 requests are posted .* and CQ 0x\w+ has 3 entries: create it with more`,
+		"success", "success"},
+	{neverSignaled, `unsignaled: posted at LINE: the send queue of QP 0x\w+ is full, and none .* is signaled`,
+		"uverbs: ", "1000 requests"},
+	{regionLeft, `left in the kernel: MR \d+, created at LINE`, "uverbs: ", "uverbs: "},
+	{contextLeft, `left in the kernel: event descriptor \d+, created at LINE`, "nothing", "nothing"},
+	{goroutineLeft, `goroutine-left: a goroutine still runs \S+waitForever at \S+, started at LINE`, "nothing", "nothing"},
+}
+
+// name returns the name of the program.
+func (m *mistake) name() string {
+	full := runtime.FuncForPC(reflect.ValueOf(m.program).Pointer()).Name()
+	return full[strings.LastIndexByte(full, '.')+1:]
+}
+
+// line returns the place of the mistake.
+func (m *mistake) line(t *testing.T) string {
+	t.Helper()
+	const file = "programs_test.go"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := false
+	for i, l := range strings.Split(string(text), "\n") {
+		inside = inside || strings.HasPrefix(l, "func "+m.name()+"(")
+		if inside && strings.HasSuffix(l, "// mistake") {
+			return fmt.Sprintf("%s:%d", file, i+1)
+		}
+	}
+	t.Fatalf("%s has no line with a mistake", m.name())
+	return ""
+}
+
+// A recorder is a test that keeps what is reported. end runs its cleanup.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	errors   []string
+	cleanups []func()
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+func (r *recorder) end() {
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+}
+
+// TestMistakes checks that each mistake is reported on machines in memory, with the line and the
+// cause, and nothing else.
+func TestMistakes(t *testing.T) {
+	for _, m := range mistakes {
+		t.Run(m.name(), func(t *testing.T) {
+			t.Parallel()
+			r := &recorder{TB: t}
+			machine := verbstest.NewNetwork(r).Machine()
+			var seen string
+			machine.Run(func() { seen = m.program(machine.Device()) })
+			r.end()
+			if !strings.HasPrefix(seen, m.memory) {
+				t.Errorf("the program sees %q, not %q", seen, m.memory)
+			}
+			want := regexp.MustCompile(strings.ReplaceAll(m.says, "LINE", regexp.QuoteMeta(m.line(t))))
+			if !slices.ContainsFunc(r.errors, want.MatchString) {
+				t.Errorf("not reported: %s", want)
+			}
+			for _, e := range r.errors {
+				if !want.MatchString(e) && !strings.Contains(e, "left in the kernel") {
+					t.Errorf("also reported: %s", e)
+				}
+				t.Logf("reported: %s", e)
+			}
+		})
+	}
+}
