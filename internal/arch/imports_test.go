@@ -37,6 +37,7 @@ var layers = []struct {
 		"internal/leak", "internal/noescape", "internal/race"}},
 	{"uverbs/devicetest", nil},
 	{"cm/devicetest", nil},
+	{"verbstest/mistakes", nil},
 	{"cm", []string{"uverbs", "internal/driver", "internal/machine", "internal/rdmacm", "internal/uapi", "internal/nldev",
 		"internal/leak"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},

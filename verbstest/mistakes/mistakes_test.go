@@ -27,6 +27,8 @@ type mistake struct {
 const (
 	noCompletion    = "no completion"
 	remoteAccess    = "remote access error"
+	flushed         = "work request flushed"
+	busy            = "uverbs: close"
 	localAccess     = "local protection error"
 	retriesExceeded = "transport retry count exceeded"
 )
@@ -39,34 +41,35 @@ var mistakes = []mistake{
 	{emptySRQ, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+: post receives`,
 		noCompletion, noCompletion},
 	{wrongRKey, `remote-access: posted at LINE: RKey 0x\w+ names no region`, remoteAccess, remoteAccess},
-	{closedMR, `key: posted at LINE: local key 0x\w+ does not exist`, localAccess, localAccess},
+	{closedMR, `key: posted at LINE: local key 0x\w+ does not exist`, localAccess, flushed},
 	{closedRemoteMR, `remote-access: posted at LINE: RKey 0x\w+ names no region: .* closed`, remoteAccess, remoteAccess},
 	{remoteBounds, `remote-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x\w+, \+4096\)`,
 		remoteAccess, remoteAccess},
 	{localBounds, `local-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x\w+, \+4096\)`,
-		localAccess, localAccess},
+		localAccess, flushed},
 	{regionWithoutRemoteWrite, `remote-access: posted at LINE: the region of RKey 0x\w+ lacks RemoteWrite`, remoteAccess,
 		remoteAccess},
-	{qpWithoutRemoteRead, `remote-access: posted at LINE: the QP does not permit RemoteRead`, remoteAccess, remoteAccess},
+	{qpWithoutRemoteRead, `remote-access: posted at LINE: the QP does not permit RemoteRead`,
+		remoteAccess, "remote invalid request"},
 	{readWithoutLocalWrite, `local-access: posted at LINE: the region of LKey 0x\w+ lacks LocalWrite`, localAccess,
 		localAccess},
 	{wrongPD, `remote-access: posted at LINE: RKey 0x\w+ is of a PD other than the QP's`, remoteAccess, remoteAccess},
 	{misalignedAtomic, `remote-access: posted at LINE: the address 0x\w+ of an atomic is not a multiple of 8`,
 		"remote invalid request", "remote invalid request"},
 	{shortReceive, `receive-length: posted at LINE: the receive has room for 16 bytes, the message has at least 64`,
-		"remote invalid request", "remote invalid request"},
+		"remote invalid request", "remote operation error"},
 	{datagramWithoutHeaderRoom, `receive-length: posted at LINE: the receive has room for 64 bytes, the message has at ` +
-		`least 104: the first 40 are the network header`, "local length error", "local length error"},
+		`least 104: the first 40 are the network header`, "local length error", noCompletion},
 	{wrongQKey, `qkey: posted at LINE: the datagram has Q_Key 0x1, QP 0x\w+ has 0x11111111`, noCompletion, noCompletion},
 	{wrongQPN, `destination: posted at LINE: the packet is for QP 0x\w+, which does not exist`, noCompletion,
 		noCompletion},
-	{peerNotConnected, `destination: posted at LINE: the packet is for QP 0x\w+ in state (RESET|INIT): connect the QP`,
+	{peerNotConnected, `destination: posted at LINE: the packet is for QP 0x\w+ in state RESET: connect the QP`,
 		retriesExceeded, retriesExceeded},
 	{smallCQ, `cq-capacity: posted at LINE: 4 requests are posted .* and CQ 0x\w+ has 3 entries: create it with more`,
 		"success", "success"},
 	{neverSignaled, `unsignaled: posted at LINE: the send queue of QP 0x\w+ is full, and none .* is signaled`,
-		"uverbs: ", "1000 requests"},
-	{regionLeft, `left in the kernel: MR \d+, created at LINE`, "uverbs: ", "uverbs: "},
+		"uverbs: queue full", "uverbs: queue full"},
+	{regionLeft, `left in the kernel: MR \d+, created at LINE`, busy, busy},
 	{contextLeft, `left in the kernel: event descriptor \d+, created at LINE`, "nothing", "nothing"},
 	{goroutineLeft, `goroutine-left: a goroutine still runs \S+waitForever at \S+, started at LINE`, "nothing", "nothing"},
 }

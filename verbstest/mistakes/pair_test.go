@@ -107,12 +107,13 @@ func (p *pair) to(other end) *uverbs.AH {
 	return ah
 }
 
-// patience is how long a completion may take that is expected. None comes after a mistake that loses a
-// message.
-const patience = 500 * time.Millisecond
+const (
+	patience = 20 * time.Second       // for a completion that comes
+	lost     = 300 * time.Millisecond // for one that does not
+)
 
 // completion waits for a completion and describes it.
-func completion(e end) string {
+func completion(e end, patience time.Duration) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var wcs [1]uverbs.WC

@@ -13,7 +13,7 @@ func receiveLate(device string) string {
 	defer p.close()
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("hello")}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, lost)
 }
 
 func datagramWithoutReceive(device string) string {
@@ -22,7 +22,7 @@ func datagramWithoutReceive(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend,
 		AH: p.to(p.b), QPN: p.b.qp.QPN(), QKey: qkey, Inline: []byte("hello")}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.b)
+	return completion(p.b, lost)
 }
 
 func emptySRQ(device string) string {
@@ -38,7 +38,7 @@ func emptySRQ(device string) string {
 	must(p.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("one")}))
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("two")}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, lost)
 }
 
 func wrongRKey(device string) string {
@@ -47,7 +47,7 @@ func wrongRKey(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey() ^ keys}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func closedMR(device string) string {
@@ -59,7 +59,7 @@ func closedMR(device string) string {
 	must(p.b.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 64)}}))
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{sge}}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func closedRemoteMR(device string) string {
@@ -71,7 +71,7 @@ func closedRemoteMR(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpRead, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: addr, RKey: rkey}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func remoteBounds(device string) string {
@@ -80,7 +80,7 @@ func remoteBounds(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 64)}, RemoteAddr: p.b.mr.Addr() + size - 32, RKey: p.b.mr.RKey()}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func localBounds(device string) string {
@@ -91,7 +91,7 @@ func localBounds(device string) string {
 	must(p.b.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 64)}}))
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{sge}}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func regionWithoutRemoteWrite(device string) string {
@@ -102,7 +102,7 @@ func regionWithoutRemoteWrite(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func qpWithoutRemoteRead(device string) string {
@@ -111,7 +111,7 @@ func qpWithoutRemoteRead(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpRead, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func readWithoutLocalWrite(device string) string {
@@ -122,7 +122,7 @@ func readWithoutLocalWrite(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpRead, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{mr.SGE(0, 8)}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func wrongPD(device string) string {
@@ -135,7 +135,7 @@ func wrongPD(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func misalignedAtomic(device string) string {
@@ -144,7 +144,7 @@ func misalignedAtomic(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Flags: uverbs.Signaled, CompareAdd: 1,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: p.b.mr.Addr() + 4, RKey: p.b.mr.RKey()}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func shortReceive(device string) string {
@@ -153,7 +153,7 @@ func shortReceive(device string) string {
 	must(p.b.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 16)}})) // mistake
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, SGL: []uverbs.SGE{p.a.mr.SGE(0, 64)}}
 	must(p.a.qp.PostSend(wr))
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func datagramWithoutHeaderRoom(device string) string {
@@ -163,7 +163,7 @@ func datagramWithoutHeaderRoom(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, AH: p.to(p.b), QPN: p.b.qp.QPN(), QKey: qkey,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, 64)}}
 	must(p.a.qp.PostSend(wr))
-	return completion(p.b)
+	return completion(p.b, lost)
 }
 
 func wrongQKey(device string) string {
@@ -172,7 +172,7 @@ func wrongQKey(device string) string {
 	must(p.b.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 128)}}))
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, AH: p.to(p.b), QPN: p.b.qp.QPN(), QKey: 1, Inline: []byte("hello")}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.b)
+	return completion(p.b, lost)
 }
 
 func wrongQPN(device string) string {
@@ -182,7 +182,7 @@ func wrongQPN(device string) string {
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend,
 		AH: p.to(p.b), QPN: p.b.qp.QPN() + 100, QKey: qkey, Inline: []byte("x")}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.b)
+	return completion(p.b, lost)
 }
 
 func peerNotConnected(device string) string {
@@ -190,7 +190,7 @@ func peerNotConnected(device string) string {
 	defer p.close()
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("hello")}
 	must(p.a.qp.PostSend(wr)) // mistake
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func smallCQ(device string) string {
@@ -201,7 +201,7 @@ func smallCQ(device string) string {
 			SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
 		must(p.a.qp.PostSend(wr)) // mistake
 	}
-	return completion(p.a)
+	return completion(p.a, patience)
 }
 
 func neverSignaled(device string) string {
