@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/fabric"
 	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"

@@ -17,6 +17,7 @@ type Rule string
 // The rules that programs break.
 const (
 	// A message finds no receive in its QP or SRQ. An RC peer tries again later; UC and UD lose it.
+	// Datagrams to multicast groups do not count.
 	ReceiveLate = Rule(engine.RuleReceiveLate)
 	// A message is longer than its receive. On UD, the first 40 bytes are the network header.
 	ReceiveLength = Rule(engine.RuleReceiveShort)

@@ -67,7 +67,6 @@ var broken = map[string][]verbstest.Rule{
 	"CloseMRUnderRead":  {verbstest.LocalKey, verbstest.RemoteAccess}, // requests use a closed region
 	"CloseMRUnderWrite": {verbstest.LocalKey, verbstest.RemoteAccess}, // the same
 	"CloseMRUnderRecv":  {verbstest.LocalKey},                         // the same
-	"Group":             {verbstest.ReceiveLate},                      // a member has no receive for a datagram
 	"OwnPD":             {verbstest.RemoteAccess},                     // a region is of another PD
 	"PostSendEarly":     {verbstest.ReceiveLate},                      // the peer has no receive yet
 	"RDMACM":            {verbstest.ReceiveLate},                      // the same

@@ -45,8 +45,12 @@ func (qp *QP) refusedPeer(why string) {
 }
 
 // noReceive reports that a message finds no receive request. srq is the shared
-// receive queue that an XRC message names.
+// receive queue that an XRC message names. Members of a multicast group may
+// ignore datagrams: those that only send get their own.
 func (qp *QP) noReceive(srq uint32) {
+	if qp.hca.toGroup {
+		return
+	}
 	v := Violation{Rule: RuleReceiveLate, QPN: qp.Number, SRQN: srq}
 	if qp.srq != nil {
 		v.SRQN = qp.srq.Number

@@ -133,6 +133,7 @@ type HCA struct {
 	blueFlame    map[flameRegister]*flame
 	watch        watch
 	injections   []*injection
+	toGroup      bool // the packet that is processed is for a multicast group
 	counters     Counters
 	faults       faults
 }

@@ -302,6 +302,8 @@ func (h *HCA) receiveGroup(p *roce.Packet, own bool) {
 		}
 		one := *p
 		one.Payload = append([]byte(nil), p.Payload...)
+		h.toGroup = true
 		qp.endpoint.Receive(&one)
+		h.toGroup = false
 	}
 }
