@@ -34,6 +34,7 @@ var deviceFiles = map[string]string{
 	"provider/rxe/device_test.go":         "rxe does not exist in memory",
 	"uverbs/devicetest/open_test.go":      "rights and nodes of the kernel, other network namespaces",
 	"uverbs/devicetest/soak_test.go":      "long runs: make soak",
+	"verbstest/mistakes/device_test.go":   "what rxe shows; in memory, TestMistakes runs the programs",
 }
 
 // tables are the differences that the tests themselves use.
