@@ -73,6 +73,8 @@ func TestMisuse(t *testing.T) {
 		{"on another network", func() {
 			n.AddHandshakeFault(verbstest.HandshakeFault{Action: verbstest.Drop, To: other})
 		}},
+		{"there is no rule \"late\": use the constants", func() { n.Allow("late") }},
+		{"there is no rule \"late\": use the constants", func() { a.Allow(verbstest.ReceiveLate, "late") }},
 		{"name two", func() { n.Partition(a, a) }},
 		{"on another network", func() { n.Partition(a, other) }},
 		{"Ack is at most 31", func() { n.SetTimeouts(verbstest.Timeouts{Ack: 32}) }},

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
@@ -146,5 +147,52 @@ func TestMistakes(t *testing.T) {
 				t.Logf("reported: %s", e)
 			}
 		})
+	}
+}
+
+// TestAllow checks that a rule is not reported if it is allowed.
+func TestAllow(t *testing.T) {
+	for _, m := range mistakes {
+		rule, _, _ := strings.Cut(m.says, ":")
+		if rule == "left in the kernel" {
+			continue // no test may leave objects
+		}
+		t.Run(m.name(), func(t *testing.T) {
+			t.Parallel()
+			r := &recorder{TB: t}
+			machine := verbstest.NewNetwork(r).Machine()
+			machine.Allow(verbstest.Rule(rule))
+			machine.Run(func() { m.program(machine.Device()) })
+			r.end()
+			for _, e := range r.errors {
+				t.Errorf("reported: %s", e)
+			}
+		})
+	}
+}
+
+// TestSilence checks that programs that use as much as they may are not reported: they post as many
+// requests as the CQ has entries, signal the last of each queue length, and end their goroutines.
+func TestSilence(t *testing.T) {
+	machine := verbstest.New(t)
+	const sends = 8
+	p := newPair(machine.Device(), config{entries: 7, sends: sends})
+	defer p.close()
+	done := make(chan struct{})
+	go func() { <-done }()
+	defer close(done)
+	for n := range 10 * sends {
+		wr := uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: []uverbs.SGE{p.a.mr.SGE(0, 8)}, RemoteAddr: p.b.mr.Addr(),
+			RKey: p.b.mr.RKey()}
+		last := n%7 == 6
+		if last {
+			wr.Flags = uverbs.Signaled
+		}
+		must(p.a.qp.PostSend(wr))
+		if last {
+			if seen := completion(p.a, patience); seen != "success" {
+				t.Fatal(seen)
+			}
+		}
 	}
 }
