@@ -81,11 +81,10 @@ func (n *Network) reachable(from, to *rdmacmtest.Machine) bool {
 // behind is not reported.
 func (m *Machine) Kill() {
 	n := m.net
-	n.lose(fabric.Fault{Port: m.name, Direction: fabric.From}, fabric.Fault{Port: m.name, Direction: fabric.To})
 	n.cm.Set(func() {
 		n.dead[m.cm] = true
 		m.cm.Forgive = true
 	})
 	m.killed.Store(true)
-	m.RemoveDevice()
+	m.RemoveDevice() // which also loses its packets
 }
