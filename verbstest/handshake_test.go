@@ -260,10 +260,7 @@ func TestUnreachable(t *testing.T) {
 			server, client := n.Machine(), n.Machine()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			server.Run(func() {
-				l := must(cm.Listen(":7471", nil))(t)
-				t.Cleanup(func() { check(t, l.Close()) })
-			})
+			acceptAll(t, server)
 			client.Run(func() {
 				id := must(cm.NewID(cm.PSTCP))(t)
 				defer func() { check(t, id.Close()) }()

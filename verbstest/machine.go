@@ -131,9 +131,6 @@ func (m *Machine) check() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.files {
-		if m.killed.Load() {
-			f.core.Forgive()
-		}
 		f.core.Close(m.net.t)
 	}
 }
