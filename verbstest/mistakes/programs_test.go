@@ -1,6 +1,7 @@
 package mistakes
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -215,6 +216,24 @@ func neverSignaled(device string) string {
 		}
 	}
 	return "1000 requests"
+}
+
+func usedAfterClose(device string) string {
+	p := open(device)
+	defer func() { check(errors.Join(p.pd.Close(), p.dev.Close())) }()
+	mr := must(p.pd.Alloc(size, all))
+	cq := must(p.dev.CreateCQ(uverbs.CQConfig{Entries: 8}))
+	qp := must(p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 8}))
+	check(errors.Join(qp.Close(), cq.Close(), mr.Close()))
+	_, err := qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend})
+	return fmt.Sprint(err)
+}
+
+func wrongState(device string) string {
+	p := newPair(device, config{idle: true})
+	defer p.close()
+	_, err := p.b.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{p.b.mr.SGE(0, 8)}})
+	return fmt.Sprint(err)
 }
 
 func regionLeft(device string) string {
