@@ -208,8 +208,10 @@ var meetings = []meeting{
 	{name: "late messages",
 		before: messages(verbstest.HandshakeFault{Action: verbstest.Delay, Delay: 2 * time.Millisecond})},
 	{name: "repeated messages", before: messages(verbstest.HandshakeFault{Action: verbstest.Duplicate})},
-	{name: "reply with a wrong QPN", before: edited(verbstest.REP, func(h *verbstest.Handshake) { h.QPN ^= 0x800000 }),
-		client: noReply},
+	{name: "reply with a wrong QPN", before: func(f *faulty) {
+		f.net.Allow(verbstest.Destination)
+		edited(verbstest.REP, func(h *verbstest.Handshake) { h.QPN ^= 0x800000 })(f)
+	}, client: noReply},
 	{name: "reply with a wrong PSN", before: edited(verbstest.REP, func(h *verbstest.Handshake) { h.PSN ^= 0x700000 }),
 		client: noReply},
 	{name: "request with absurd depths", before: edited(verbstest.REQ, func(h *verbstest.Handshake) {
