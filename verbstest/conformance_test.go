@@ -20,11 +20,16 @@ var brokenBySuite = map[string][]verbstest.Rule{
 
 // TestConformance runs the suite for providers on machines in memory, through the public API.
 func TestConformance(t *testing.T) {
+	t.Run("Ethernet", func(t *testing.T) { testConformance(t) })
+	t.Run("InfiniBand", func(t *testing.T) { testConformance(t, verbstest.InfiniBand()) })
+}
+
+func testConformance(t *testing.T, options ...verbstest.Option) {
+	t.Helper()
 	on := func(device func(*testing.T, string) *providertest.Rig) func(*testing.T) *providertest.Rig {
 		return func(t *testing.T) *providertest.Rig {
-			m := verbstest.New(t)
-			_, name, _ := strings.Cut(t.Name(), "/")
-			m.Allow(brokenBySuite[name]...)
+			m := verbstest.New(t, options...)
+			m.Allow(brokenBySuite[strings.SplitN(t.Name(), "/", 3)[2]]...) // without the link layer
 			r := device(t, m.Device())
 			r.Work = func() {} // the device, which allocates, works during posts
 			r.ResizeSRQ = nil  // mlx5 does not
