@@ -226,7 +226,8 @@ func (id *ID) reject(data []byte, reason uint8) error {
 	if errors.Is(err, unix.EINVAL) && len(data) > limit {
 		return id.tooMuchData(op, len(data), limit)
 	}
-	return id.wrap(op, id.describe(), err, "there is no request to reject: it was answered, or taken back")
+	return id.wrap(op, id.describe(), err,
+		"there is no request to reject: it was accepted or rejected, or the peer has withdrawn it")
 }
 
 // Disconnect ends the connection: rdma_disconnect(3). It moves the QP to state ERR,

@@ -39,13 +39,13 @@ func TestMRs(t *testing.T) {
 	try := func(what string, want bool, lkey uint32, addr uint64) {
 		t.Helper()
 		if ok := m.Store(lkey, addr, text); ok != want {
-			t.Errorf("%s: Store answers %v", what, ok)
+			t.Errorf("%s: Store returns %v", what, ok)
 		}
 		if b := m.Room(lkey, addr, uint32(len(text))); b != nil && (!want || addressOf(b) != addr || len(b) != len(text)) {
-			t.Errorf("%s: there is room at %#x for %d bytes, want an answer of %v", what, addressOf(b), len(b), want)
+			t.Errorf("%s: there is room at %#x for %d bytes, want a result of %v", what, addressOf(b), len(b), want)
 		}
 		if got := make([]byte, len(text)); m.Load(lkey, addr, got) != want || want && !bytes.Equal(got, text) {
-			t.Errorf("%s: %q is loaded, want an answer of %v", what, got, want)
+			t.Errorf("%s: %q is loaded, want a result of %v", what, got, want)
 		}
 	}
 	try("the first bytes", true, mr.LKey(), mr.Addr())

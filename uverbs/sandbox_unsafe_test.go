@@ -44,13 +44,13 @@ func TestRegImplicitInSandbox(t *testing.T) {
 // forbid makes a system call fail, in all threads, until the process ends.
 func forbid(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
-	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+	const loadWord, jumpEqual, result = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
 		unix.BPF_RET | unix.BPF_K
 	filter := []unix.SockFilter{
 		{Code: loadWord}, // the call's number
 		{Code: jumpEqual, Jf: 1, K: call},
-		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
-		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+		{Code: result, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: result, K: unix.SECCOMP_RET_ALLOW},
 	}
 	loadFilter(t, filter)
 }
@@ -60,15 +60,15 @@ func forbid(t *testing.T, call uint32, errno unix.Errno) {
 func forbidFamily(t *testing.T, family uint32) {
 	t.Helper()
 	const firstArgument = 16 // in struct seccomp_data
-	const loadWord, jumpEqual, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+	const loadWord, jumpEqual, result = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
 		unix.BPF_RET | unix.BPF_K
 	loadFilter(t, []unix.SockFilter{
 		{Code: loadWord}, // the call's number
 		{Code: jumpEqual, Jf: 3, K: unix.SYS_SOCKET},
 		{Code: loadWord, K: firstArgument},
 		{Code: jumpEqual, Jf: 1, K: family},
-		{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
-		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+		{Code: result, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)},
+		{Code: result, K: unix.SECCOMP_RET_ALLOW},
 	})
 }
 

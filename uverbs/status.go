@@ -26,7 +26,7 @@ var statusTexts = [...]string{
 		"that is flushed names memory that is not registered (an SGE of an MR that is closed, or of another PD)",
 	WCMWBindErr: "memory window bind error: the MR lacks MWBindAccess or the rights of the window, or the device does " +
 		"not support the window, its key or the range",
-	WCBadRespErr: "bad response: the peer's answer does not fit the request: check that each end's RQPSN is the " +
+	WCBadRespErr: "bad response: the peer's reply does not fit the request: check that each end's RQPSN is the " +
 		"other's SQPSN",
 	WCLocAccessErr: "local access error: what a peer sent breaks the rights of the memory here: see the Access of " +
 		"the MR",

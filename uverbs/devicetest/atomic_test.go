@@ -133,7 +133,7 @@ func TestDeviceAtomicErrors(t *testing.T) {
 		}, uverbs.WCRemAccessErr},
 		{"QP without RemoteAtomic", func(c *uverbs.QPConfig) { c.Access &^= uverbs.RemoteAtomic },
 			func(*testing.T, *loop, *uverbs.SendWR) {}, uverbs.WCRemInvReqErr},
-		{"answer to memory without LocalWrite", nil, func(t *testing.T, l *loop, wr *uverbs.SendWR) {
+		{"result to memory without LocalWrite", nil, func(t *testing.T, l *loop, wr *uverbs.SendWR) {
 			mr := must(l.pd.Alloc(4096, 0))(t)
 			wr.SGL = []uverbs.SGE{mr.SGE(0, 8)}
 		}, uverbs.WCLocProtErr},

@@ -159,14 +159,14 @@ func TestDeviceUDReply(t *testing.T) {
 		}
 		for _, e := range must(b.qp.Context().GIDs(1))(t) {
 			if e.Index == int(attr.SGIDIndex) && e.GID != eb.GID {
-				t.Fatalf("the answer would leave from %v, want %v", e.GID, eb.GID)
+				t.Fatalf("the reply would leave from %v, want %v", e.GID, eb.GID)
 			}
 		}
 		back := must(b.qp.PD().CreateAHFromWC(1, &wc, grh))(t)
 		post(t, b.qp, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: back, QPN: wc.SrcQP,
-			QKey: qkey, Inline: []byte("answer")})
+			QKey: qkey, Inline: []byte("reply")})
 		b.success(t, 2, uverbs.WCSend)
-		if wc, _, data := a.datagram(t, 0); string(data) != "answer" || wc.SrcQP != b.qp.QPN() {
+		if wc, _, data := a.datagram(t, 0); string(data) != "reply" || wc.SrcQP != b.qp.QPN() {
 			t.Fatalf("%q arrived: %+v", data, wc)
 		}
 		check(t, back.Close())
