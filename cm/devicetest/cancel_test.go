@@ -348,6 +348,6 @@ func TestDeviceAcceptWithdrawn(t *testing.T) {
 		t.Errorf("the error does not say that the peer has gone: %v", err)
 	}
 	if err := request().Reject(nil); err != nil {
-		isError(t, err, []error{unix.EINVAL}, "taken back")
+		isError(t, err, []error{unix.EINVAL}, "withdrawn")
 	}
 }
