@@ -116,6 +116,7 @@ func TestCompleteDisconnectWithoutDevice(t *testing.T) {
 			r.RemoveDevice()
 			until(t, "both QPs are flushed", func() bool { return k.Count("MODIFY_QP") >= before+2 })
 			for _, s := range []*SyncID{a, p} {
+				until(t, "the end of "+s.name(), func() bool { return s.Err() != nil })
 				s.ID.mu.Lock() // the flush has finished
 				err := s.reason()
 				s.ID.mu.Unlock()
