@@ -21,7 +21,7 @@ const SeedVariable = "VERBSTEST_SEED"
 // if the test fails.
 //
 // The device works in real time, beside the program: another run with the same seed is similar, but
-// only [Steps] makes it the same.
+// only [Steps] makes it the same. Seed does not work in a bubble of testing/synctest.
 func Seed(seed uint64) Option { return func(n *Network) { n.setSeed(seed, false) } }
 
 // Steps is like [Seed], but packets, completions, events and the timers of devices wait for

@@ -117,16 +117,20 @@ func TestSeed(t *testing.T) {
 	newStar(t, 4, verbstest.Seed(7)).play(t, func() {})
 }
 
-// TestSynctest checks that in a bubble a program that polls runs in the bubble's time, if the device
-// was opened outside: a goroutine that reads the events of the device does not let time pass.
+// TestSynctest checks that in a bubble a program that polls and sleeps between polls works with Steps, if
+// the device was opened outside: a goroutine that reads the events of the device does not let time pass.
 func TestSynctest(t *testing.T) {
-	s := newStar(t, 2, verbstest.Seed(7))
+	s := newStar(t, 2, verbstest.Steps(7))
 	s.net.AddFault(verbstest.PacketFault{Action: verbstest.Drop, Count: 30})
 	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		s.play(t, func() { <-time.After(time.Millisecond) })
-		if passed := time.Since(start); passed < 50*time.Millisecond { // a retransmission
-			t.Errorf("only %v have passed", passed)
+		start, sleeps := time.Now(), 0
+		s.play(t, func() {
+			s.net.Step()
+			time.Sleep(time.Millisecond)
+			sleeps++
+		})
+		if passed := time.Since(start); sleeps == 0 || passed != time.Duration(sleeps)*time.Millisecond {
+			t.Errorf("%v have passed in %d sleeps of a millisecond", passed, sleeps)
 		}
 	})
 }
