@@ -88,7 +88,7 @@ func TestDevicePersistent(t *testing.T) {
 	opt := options{size: 64, validate: true, persistent: true}
 	port, served := serving(t, ctx, opt, io.Discard)
 	var all sync.WaitGroup
-	for range 5 {
+	for range backlog { // the kernel rejects more that wait
 		all.Go(func() {
 			if err := runClient(ctx, clientOf(opt, port, 20), io.Discard); err != nil {
 				t.Error(err)
