@@ -142,7 +142,7 @@ func (q *qp) prepare(s *sizes, env *provider.QPEnv) (err error) {
 func (q *qp) setRegister(r *register) {
 	q.reg = r
 	s := &q.sq
-	s.db = mmio.Doorbell{Record: &q.record.words[sendCounter], Reg: r.reg, Toggle: r.toggle, Half: r.half}
+	s.db = mmio.Doorbell{Record: &q.record.words[sendCounter], Reg: r.reg, Toggle: r.toggle}
 	if n := len(s.blocks); n > 0 {
 		s.db.Ring, s.db.End = bytesOf(&s.blocks[0]), endOf(s.blocks)
 	}
@@ -153,7 +153,9 @@ func (q *qp) setRegister(r *register) {
 	}
 	s.single = min(s.burstSGE, 1)
 	if r.shared || r.domain || r.bell != nil {
-		s.shared = r
+		s.shared = r // ring sets the half, which other QPs change
+	} else {
+		s.db.Half = r.half
 	}
 }
 
