@@ -126,7 +126,7 @@ func TestSynctest(t *testing.T) {
 		start, sleeps := time.Now(), 0
 		s.play(t, func() {
 			s.net.Step()
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 			sleeps++
 		})
 		if passed := time.Since(start); sleeps == 0 || passed != time.Duration(sleeps)*time.Millisecond {

@@ -54,8 +54,10 @@ const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|
 
 var places = []place{
 	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
-	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, programs, mistakes), "", "", ""},
-	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, mistakes), "", scale, ""},
+	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, programs, mistakes), "",
+		"", ""},
+	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, mistakes), "", scale,
+		""},
 	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
 	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs/devicetest"}, pages, "",
 		""},
