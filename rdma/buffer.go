@@ -1,0 +1,151 @@
+package rdma
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A Buffer is registered memory. [Conn.Alloc] returns one to be filled and sent without a copy, and a
+// [Message] is one. It belongs to the program until it is released or sent. Then its memory is used again.
+//
+// The memory stays mapped in any case: a slice that is used too late may show other data, but does not
+// crash the program. The methods of a Buffer that has been released do nothing, and operations with it
+// return [ErrReleased]. Package verbstest reports both, and a release that was already done.
+//
+// A Buffer is a small value, to be passed by value. Copies refer to the same memory. Its methods may be
+// called concurrently.
+type Buffer struct {
+	m   *memory
+	gen uint32 // of m, when the buffer was taken
+}
+
+// memory is a piece of registered memory with its owners: the program, and requests in the send queue.
+type memory struct {
+	bytes []byte // all of it
+	mr    *uverbs.MR
+	off   int // of bytes in mr
+
+	// state has the generation in the upper half, whether the program owns the memory in bit 31, and
+	// how many requests use it below.
+	state atomic.Uint64
+	n     atomic.Int64 // the length that the program sees
+
+	pool  *pool // to which it returns, or nil
+	class int   // of the pool
+	conn  *Conn // whose receive it is, or nil
+	slot  int   // of the conn
+	next  *memory
+}
+
+const (
+	byProgram = 1 << 31
+	usesMask  = byProgram - 1
+)
+
+// take makes the program the owner of m, which it is not, and returns its buffer.
+func (m *memory) take(n int) Buffer {
+	m.n.Store(int64(n))
+	return Buffer{m, uint32(m.state.Add(byProgram) >> 32)}
+}
+
+// hold adds a user to memory that has an owner.
+func (m *memory) hold() { m.state.Add(1) }
+
+// drop removes a user.
+func (m *memory) drop() { m.giveBack(m.state.Add(^uint64(0))) }
+
+// giveBack returns memory without owner to where it belongs.
+func (m *memory) giveBack(s uint64) {
+	if s&(byProgram|usesMask) != 0 {
+		return
+	}
+	switch {
+	case m.pool != nil:
+		m.pool.put(m)
+	case m.conn != nil:
+		m.conn.releaseSlot(m)
+	}
+}
+
+// owned reports whether the program still owns the buffer.
+func (b Buffer) owned() bool {
+	if b.m == nil {
+		return false
+	}
+	s := b.m.state.Load()
+	return uint32(s>>32) == b.gen && s&byProgram != 0
+}
+
+// disown ends the program's ownership, in favor of a request if hold is set. It returns false if the
+// program is not the owner.
+func (b Buffer) disown(hold bool) bool {
+	if b.m == nil {
+		return false
+	}
+	for {
+		s := b.m.state.Load()
+		if uint32(s>>32) != b.gen || s&byProgram == 0 {
+			return false
+		}
+		t := s&^byProgram + 1<<32 // copies of the buffer are stale from now on
+		if hold {
+			t++
+		}
+		if b.m.state.CompareAndSwap(s, t) {
+			b.m.giveBack(t)
+			return true
+		}
+	}
+}
+
+// Bytes returns the memory, or nil after Release. It must not be used after Release.
+func (b Buffer) Bytes() []byte {
+	if !b.owned() {
+		b.misused("Bytes")
+		return nil
+	}
+	return b.m.bytes[:b.m.n.Load():b.m.n.Load()]
+}
+
+// Len returns the length of the memory in bytes, or 0 after Release.
+func (b Buffer) Len() int {
+	if !b.owned() {
+		return 0
+	}
+	return int(b.m.n.Load())
+}
+
+// Cap returns up to which length SetLen can extend the memory, or 0 after Release.
+func (b Buffer) Cap() int {
+	if !b.owned() {
+		return 0
+	}
+	return len(b.m.bytes)
+}
+
+// SetLen changes the length of the memory, for example to that of the data in it. It returns
+// [ErrBounds] if n is negative or more than Cap, and [ErrReleased] after Release.
+func (b Buffer) SetLen(n int) error {
+	switch {
+	case !b.owned():
+		b.misused("SetLen")
+		return ErrReleased
+	case n < 0 || n > len(b.m.bytes):
+		return ErrBounds
+	}
+	b.m.n.Store(int64(n))
+	return nil
+}
+
+// Release gives the memory back. If an operation whose context ended early still uses it, it is
+// given back when that has completed. Release may be called after the end of the connection. Further
+// calls do nothing.
+func (b Buffer) Release() {
+	if b.m != nil && !b.disown(false) {
+		b.misused("Release")
+	}
+}
+
+// sge returns what a request needs.
+func (m *memory) sge(n int) uverbs.SGE { return m.mr.SGE(m.off, n) }

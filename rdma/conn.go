@@ -1,0 +1,298 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A Conn is a connection. Its methods may be called concurrently.
+type Conn struct {
+	cm      *cm.Conn
+	qp      *uverbs.QP
+	cq      *uverbs.CQ
+	pool    *pool
+	options *Options
+	remote  hello // what the peer has said
+	local   netip.AddrPort
+	peer    netip.AddrPort
+	inline  int // SENDs up to this length need no memory
+
+	mu      sync.Mutex
+	err     error         // why the connection has ended, or nil
+	eof     bool          // the peer has sent everything
+	closing bool          // Close was called
+	done    chan struct{} // closed when Close has ended
+	stats   Stats
+
+	leading     bool // a caller polls without c.mu
+	leaderDone  sync.Cond
+	woken       int // callers that were woken and have not got c.mu yet
+	idleWaiters []*waiter
+	lists
+	wcs [32]uverbs.WC // of the leader
+
+	sendQueue
+	receiveQueue
+	calls   calls
+	windows []window // for offers
+	shares  map[*Share]struct{}
+	idleOps *op
+
+	keepAlive *time.Timer
+	busy      bool // something was posted since the timer last ran
+}
+
+// Dial connects to a listener of this package at addr, host:port. If ctx has no deadline and
+// Options.Timeout is 0, it gives up after 30 seconds.
+//
+// Dial returns [ErrProtocol] if the peer does not use this package. Otherwise the errors are those of
+// [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
+func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
+	full, err := o.complete(maxDialData)
+	if err != nil {
+		return nil, &Error{Op: "dial", Err: err}
+	}
+	var c *Conn
+	co := full.cm()
+	co.Prepare = func(m *cm.Conn, qp *uverbs.QPConfig) error {
+		c = newConn(m, full)
+		return c.prepare(qp)
+	}
+	co.Setup = func(*cm.Conn) error { return c.setUp() }
+	m, err := cm.Dial(ctx, addr, &co)
+	if err != nil {
+		return nil, &Error{Op: "dial", Err: err}
+	}
+	if c.remote, err = parseHello(m.PrivateData()); err != nil {
+		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}
+	}
+	if err := c.start(); err != nil {
+		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}
+	}
+	return c, nil
+}
+
+func newConn(m *cm.Conn, o *Options) *Conn {
+	c := &Conn{cm: m, options: o, done: make(chan struct{}), shares: map[*Share]struct{}{}}
+	c.leaderDone.L = &c.mu
+	return c
+}
+
+// Each queue has some requests more than messages: READs and other requests of this side, and what the
+// protocol sends beside messages.
+const (
+	extraSends = 16
+	maxSends   = 256 // requests in the send queue
+	inlineSize = 128
+)
+
+func (c *Conn) extraReceives() int { return c.options.Offers + 8 }
+
+// prepare creates what the QP needs.
+func (c *Conn) prepare(qp *uverbs.QPConfig) error {
+	c.cm.Own(closerFunc(c.closeResources))
+	c.pool = openPool(c.cm.PD())
+	qp.MaxSendWR = min(2*c.options.Depth, maxSends) + extraSends + 2*c.options.Offers
+	qp.MaxRecvWR = c.options.Depth + c.extraReceives()
+	qp.MaxInline = inlineSize
+	cq, err := c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
+	if err != nil {
+		return err
+	}
+	c.cq = cq
+	qp.SendCQ, qp.RecvCQ = cq, cq
+	return c.allocReceives(qp.MaxRecvWR)
+}
+
+// setUp posts the receives.
+func (c *Conn) setUp() error {
+	c.qp = c.cm.QP()
+	c.inline = c.qp.Cap().MaxInline
+	c.initSends(c.qp.Cap().MaxSendWR)
+	return c.postReceives()
+}
+
+// start begins the exchange of messages. c.remote is set.
+func (c *Conn) start() error {
+	c.local, c.peer = c.cm.LocalAddr(), c.cm.PeerAddr()
+	c.credits = c.remote.depth
+	if err := c.allocWindows(min(c.options.Offers, c.remote.offers)); err != nil {
+		return err
+	}
+	c.startKeepAlive()
+	if l := c.options.Logger; l != nil {
+		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)
+	}
+	if t := c.options.Trace; t != nil && t.Connected != nil {
+		t.Connected(c)
+	}
+	return nil
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+// closeResources closes what prepare, start and calls have created, when the QP no longer exists.
+func (c *Conn) closeResources() error {
+	errs := []error{c.closeWindows()}
+	if c.cq != nil {
+		errs = append(errs, c.cq.Close())
+	}
+	c.dropRequests()
+	errs = append(errs, c.freeReceives())
+	if c.pool != nil {
+		errs = append(errs, c.pool.close())
+		c.pool = nil
+	}
+	return errors.Join(errs...)
+}
+
+// fail ends the connection because of err. The caller holds c.mu.
+func (c *Conn) fail(err error) {
+	if c.err != nil {
+		return
+	}
+	c.end(c.cause(err))
+	if errors.Is(err, ErrProtocol) {
+		if l := c.options.Logger; l != nil {
+			l.Warn("rdma: the peer breaks the protocol", "local", c.local, "peer", c.peer, "error", err)
+		}
+	}
+	// The peer is to know. The kernel does not wait for its reply, and an error means that the
+	// connection has ended already.
+	_ = c.cm.ID().ID.Disconnect()
+}
+
+// cause returns the cause of the end for an error of a completion or of a call.
+func (c *Conn) cause(err error) error {
+	end := c.cm.Err()
+	switch {
+	case errors.Is(err, net.ErrClosed) || errors.Is(err, ErrDisconnected):
+		return err
+	case end != nil && (errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState)):
+		err = end
+	}
+	if errors.Is(err, ErrDisconnected) {
+		return err
+	}
+	return &lost{err}
+}
+
+// end sets why the connection has ended, and wakes the callers. The caller holds c.mu.
+func (c *Conn) end(err error) {
+	c.err = err
+	if c.keepAlive != nil {
+		c.keepAlive.Stop()
+	}
+	c.endCalls()
+	c.wakeAll()
+	if l := c.options.Logger; l != nil {
+		l.Debug("rdma: connection ended", "local", c.local, "peer", c.peer, "error", err)
+	}
+	if t := c.options.Trace; t != nil && t.Ended != nil {
+		t.Ended(c, err)
+	}
+}
+
+// Close ends the connection and releases its resources. Before, it waits until the peer has received
+// what was sent, for up to Options.Linger. Other calls return net.ErrClosed at once. Messages that have
+// not been received are lost. Close is idempotent.
+func (c *Conn) Close() error {
+	if c.options.Linger == 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		return ignoreContext(ctx, c.Shutdown(ctx))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.options.Linger)
+	defer cancel()
+	return ignoreContext(ctx, c.Shutdown(ctx))
+}
+
+// ignoreContext returns err unless it is that of ctx.
+func ignoreContext(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown is Close, but waits until ctx ends instead of for Options.Linger. It returns
+// context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended
+// if it ended before. The connection is closed in any case.
+func (c *Conn) Shutdown(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closing {
+		c.unlock()
+		<-c.done
+		return nil
+	}
+	c.closing = true
+	defer close(c.done)
+	c.wakeAll()
+	err := c.flush(ctx)
+	if c.err == nil {
+		c.end(fmt.Errorf("%w by this side", net.ErrClosed))
+	} else {
+		c.wakeAll()
+	}
+	c.cq.EndWaits(net.ErrClosed)
+	for c.leading { // it returns at once: the queue has ended
+		c.leaderDone.Wait()
+	}
+	c.unlock()
+	if err != nil && !errors.Is(err, ErrDisconnected) {
+		err = c.opError("close", err)
+	} else {
+		err = nil
+	}
+	return errors.Join(err, c.cm.Close())
+}
+
+// Err returns nil while the connection can be used, and why it has ended afterwards: an error that matches
+// [ErrDisconnected], and io.EOF too if the peer has closed it, or net.ErrClosed after Close. A
+// connection on which no call waits does not notice its end.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.err == nil {
+		if end := c.cm.Err(); end != nil {
+			return c.cause(end)
+		}
+	}
+	return c.err
+}
+
+// LocalAddr returns the local address.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
+
+// PeerAddr returns the address of the peer.
+func (c *Conn) PeerAddr() netip.AddrPort { return c.peer }
+
+// PrivateData returns what the peer has set in its Options.PrivateData.
+func (c *Conn) PrivateData() []byte { return c.remote.data }
+
+// CM returns the connection of package cm, for queries of its id, its QP and its device. Posting requests,
+// polling and closing it break the Conn.
+func (c *Conn) CM() *cm.Conn { return c.cm }
+
+// Alloc returns a buffer of n bytes with undefined contents. It may be sent on any connection through the
+// same device. It returns [ErrTooLong] for more than 1 GiB, and the errors of [uverbs.PD.RegMR].
+func (c *Conn) Alloc(n int) (Buffer, error) {
+	if n < 0 {
+		return Buffer{}, c.opError("allocate for", ErrBounds)
+	}
+	m, err := c.pool.get(n)
+	if err != nil {
+		return Buffer{}, c.opError("allocate for", err)
+	}
+	return m.take(n), nil
+}

@@ -1,0 +1,55 @@
+// Package rdma sends messages and accesses the memory of peers by RDMA. It is the package to begin with: it owns the
+// memory, the queues and the flow control that programs on the packages cm and uverbs write themselves.
+//
+//	l, err := rdma.Listen(":7471", nil)
+//	...
+//	c, err := l.Accept(ctx)
+//	...
+//	for {
+//		m, err := c.Recv(ctx)
+//		if err != nil {
+//			return err // io.EOF after the peer has closed the connection
+//		}
+//		err = m.Reply(ctx, handle(m.Bytes()))
+//		m.Release()
+//		...
+//	}
+//
+// and on the other side:
+//
+//	c, err := rdma.Dial(ctx, "10.0.0.1:7471", nil)
+//	...
+//	reply, err := c.Call(ctx, request)
+//
+// A program also imports a provider, such as github.com/goverbs/goverbs/provider/all.
+//
+// # Messages
+//
+// [Conn.Send] sends a message of any length, [Conn.Recv] returns the next one, and [Conn.Call] sends one and
+// waits for the reply. Messages arrive once and in order, or the connection ends. A [Message] is used in
+// place and released. As long as a receiver does not release messages, its peer may send only as many as
+// Options.Depth says; then Send waits.
+//
+// # Memory
+//
+// [Conn.Alloc] returns a [Buffer], which is sent without a copy and comes back by itself. Send and Write copy.
+//
+// # The peer's memory
+//
+// A [Region] is memory that [Conn.Share] shares with a peer. Its [Token] goes to the peer in a message. With it, the peer
+// uses [Conn.Read], [Conn.Write], [Conn.WriteImm], [Conn.CompareAndSwap] and [Conn.FetchAdd], while
+// this side does nothing. Nothing is accessible that was not shared: each share is a memory window that only the
+// one connection can use, and [Share.Revoke] ends it.
+//
+// # Waiting
+//
+// Calls wait until their context ends, park their goroutine and occupy no thread. A connection has no goroutine of its
+// own: calls that wait handle what arrives. So a connection on which nothing is called neither
+// receives nor notices its end.
+//
+// # Errors
+//
+// Errors are of type [*Error], except io.EOF of Recv. [ErrDisconnected] matches the end of a connection that this side
+// has not closed, whatever the cause, net.ErrClosed that by Close, and os.ErrDeadlineExceeded a deadline that has
+// passed.
+package rdma

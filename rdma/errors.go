@@ -1,0 +1,90 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+
+	"github.com/goverbs/goverbs/cm"
+)
+
+// These errors can be compared with [errors.Is]. Errors of the packages cm and uverbs are passed on, in an
+// [Error].
+var (
+	// ErrDisconnected means that the connection has ended, because of the peer, the network or the
+	// device. It is cm.ErrDisconnected.
+	ErrDisconnected = cm.ErrDisconnected
+	// ErrProtocol means that the peer does not use this package, or uses it with another version, or
+	// that it has sent something that this package never sends.
+	ErrProtocol = errors.New("rdma: the peer does not follow the protocol")
+	// ErrTooLong means that a message is longer than [Options].MaxMessage of the peer, that
+	// private data does not fit, or that a datagram is longer than the MTU.
+	ErrTooLong = errors.New("rdma: too long")
+	// ErrReleased means that a [Buffer] has been released, or belongs to a message that has.
+	ErrReleased = errors.New("rdma: the buffer has been released")
+	// ErrForeign means that a [Buffer] belongs to another device than the connection.
+	ErrForeign = errors.New("rdma: the buffer belongs to another device, or to one that no connection uses any more")
+	// ErrBounds means that a range is not within a [Token], a [Region] or a [Buffer].
+	ErrBounds = errors.New("rdma: out of bounds")
+	// ErrRights means that a [Token] does not permit the operation.
+	ErrRights = errors.New("rdma: the token does not permit it")
+	// ErrNotCall means that a message does not want a reply, or has had one.
+	ErrNotCall = errors.New("rdma: the message does not want a reply, or has had one")
+)
+
+// An Error is an error of an operation on a connection, a listener or a group. errors.Is matches
+// what Err matches. If the deadline of a context has passed, it also matches os.ErrDeadlineExceeded,
+// and Timeout returns true.
+type Error struct {
+	Op    string         // such as "send"
+	Local netip.AddrPort // may be the zero AddrPort
+	Peer  netip.AddrPort // may be the zero AddrPort
+	Err   error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := "rdma: " + e.Op
+	switch {
+	case e.Peer.IsValid():
+		s += " " + e.Peer.String()
+	case e.Local.IsValid():
+		s += " " + e.Local.String()
+	}
+	text := e.Err.Error()
+	for _, prefix := range []string{"rdma: ", "cm: ", "uverbs: "} {
+		if len(text) > len(prefix) && text[:len(prefix)] == prefix {
+			text = text[len(prefix):]
+		}
+	}
+	return s + ": " + text
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is matches os.ErrDeadlineExceeded if a deadline has passed.
+func (e *Error) Is(target error) bool { return target == os.ErrDeadlineExceeded && e.Timeout() }
+
+// Timeout reports whether a deadline has passed. It is a method of net.Error.
+func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }
+
+// Temporary reports whether a deadline has passed. It is a method of net.Error.
+func (e *Error) Temporary() bool { return e.Timeout() }
+
+// lost is the cause of the end of a connection that this side has not closed. It matches
+// ErrDisconnected and the cause.
+type lost struct{ cause error }
+
+func (l *lost) Error() string   { return "the connection has ended: " + l.cause.Error() }
+func (l *lost) Unwrap() []error { return []error{ErrDisconnected, l.cause} }
+
+// errPeerClosed is the cause if the peer has closed the connection.
+var errPeerClosed = &lost{peerClosed{}}
+
+type peerClosed struct{}
+
+func (peerClosed) Error() string        { return "the peer has closed it" }
+func (peerClosed) Is(target error) bool { return target == io.EOF }

@@ -1,0 +1,35 @@
+package rdma
+
+import "time"
+
+// startKeepAlive starts the timer that asks the peer's device for a sign of life: a WRITE of no bytes, which
+// the device acknowledges. Without reply, it fails when its retries are used up, and that ends the connection.
+func (c *Conn) startKeepAlive() {
+	d := c.options.KeepAlive
+	if d <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keepAlive = time.AfterFunc(d, func() { c.probe(d) })
+}
+
+func (c *Conn) probe(d time.Duration) {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.err != nil || c.closing {
+		return
+	}
+	if !c.busy && c.head == c.tail && c.space() > 0 {
+		seq, flags := c.next(true)
+		b := c.qp.StartSend()
+		b.Write(seq, flags, 0, 0)
+		if err := b.Submit(); err != nil {
+			c.fail(err)
+			return
+		}
+		c.posted(request{}, flags)
+	}
+	c.busy = false
+	c.keepAlive.Reset(d)
+}

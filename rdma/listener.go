@@ -1,0 +1,116 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A Listener accepts connections. Its methods may be called concurrently.
+type Listener struct {
+	cm      *cm.Listener
+	options *Options
+
+	mu      sync.Mutex
+	pending map[*cm.Conn]*Conn // between Prepare and Accept
+}
+
+// Listen listens at host:port. An empty host stands for all addresses, and port 0 for one that the kernel
+// chooses. The errors are those of [cm.Listen], and [uverbs.ErrInvalid] for Options out of range.
+func Listen(addr string, o *Options) (*Listener, error) {
+	full, err := o.complete(maxAcceptData)
+	if err != nil {
+		return nil, &Error{Op: "listen at " + addr, Err: err}
+	}
+	l := &Listener{options: full, pending: map[*cm.Conn]*Conn{}}
+	co := full.cm()
+	co.Prepare = l.prepare
+	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
+	if l.cm, err = cm.Listen(addr, &co); err != nil {
+		return nil, &Error{Op: "listen at " + addr, Err: err}
+	}
+	return l, nil
+}
+
+// refusal is the error of a peer that this package does not talk to.
+type refusal struct {
+	peer netip.AddrPort
+	err  error
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }
+
+// prepare creates the Conn of a request.
+func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
+	h, err := parseHello(m.PrivateData())
+	if err != nil {
+		return &refusal{m.PeerAddr(), err}
+	}
+	c := newConn(m, l.options)
+	c.remote = h
+	l.mu.Lock()
+	l.pending[m] = c
+	l.mu.Unlock()
+	m.Own(closerFunc(func() error { l.remove(m); return nil }))
+	return c.prepare(qp)
+}
+
+func (l *Listener) find(m *cm.Conn) *Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending[m]
+}
+
+func (l *Listener) remove(m *cm.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pending, m)
+}
+
+// Accept waits for a connection. Handshakes run side by side, up to Options.MaxHandshakes of them, each for
+// up to Options.HandshakeTimeout: a slow peer does not delay others. A peer that fails its handshake or
+// does not use this package is refused, and Options.Trace and Options.Logger are told.
+//
+// Accept returns context.Cause(ctx) if ctx ends first, and an error that matches net.ErrClosed if the
+// listener was closed or its device removed. Any other error is of one connection that could not be set up:
+// the errors of creating a QP and of registering memory. A loop that accepts may go on after it.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		m, err := l.cm.Accept(ctx)
+		var r *refusal
+		if errors.As(err, &r) {
+			l.refused(r)
+			continue
+		}
+		if err != nil {
+			return nil, &Error{Op: "accept at", Local: l.Addr(), Err: err}
+		}
+		c := l.find(m)
+		l.remove(m)
+		if err := c.start(); err != nil {
+			return nil, &Error{Op: "accept at", Local: l.Addr(), Err: errors.Join(err, m.Close())}
+		}
+		return c, nil
+	}
+}
+
+func (l *Listener) refused(r *refusal) {
+	if log := l.options.Logger; log != nil {
+		log.Warn("rdma: refused", "local", l.Addr(), "peer", r.peer, "error", r.err)
+	}
+	if t := l.options.Trace; t != nil && t.Refused != nil {
+		t.Refused(r.peer, r.err)
+	}
+}
+
+// Addr returns the address that the listener listens at.
+func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
+
+// Close closes the listener. Connections that Accept has returned stay open. It is idempotent. The errors are
+// those of [cm.Listener.Close].
+func (l *Listener) Close() error { return l.cm.Close() }

@@ -1,0 +1,17 @@
+package rdma
+
+import "github.com/goverbs/goverbs/internal/machine"
+
+// A misuseReporter is a machine in memory that reports misuse of buffers.
+type misuseReporter interface{ Misused(text string) }
+
+// misused reports, in a test, that the program calls a method of a buffer that it does not own any
+// more.
+func (b Buffer) misused(method string) {
+	if b.m == nil {
+		return
+	}
+	if r, ok := machine.Current().(misuseReporter); ok {
+		r.Misused("rdma: " + method + " of a buffer that was released or sent before")
+	}
+}

@@ -1,0 +1,169 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A message that is longer than the peer's receives is offered: a memory window lets the peer read exactly
+// the message, through this connection only. When the peer has taken it, the window is invalidated, and then the
+// memory is used again.
+
+// A window is a memory window for offers. Its index is the number of the offer.
+type window struct {
+	mw     *uverbs.MW
+	rkey   uint32
+	number int
+	state  windowState
+	m      *memory // that is offered
+}
+
+type windowState uint8
+
+const (
+	windowIdle    windowState = iota
+	windowOffered             // the peer may read
+	windowTaken               // the peer has read: to be invalidated
+	windowClosing             // the request that invalidates it is posted
+)
+
+// allocWindows allocates n windows.
+func (c *Conn) allocWindows(n int) error {
+	c.windows = make([]window, n)
+	for i := range c.windows {
+		c.windows[i].number = i
+	}
+	return nil
+}
+
+func (c *Conn) closeWindows() error {
+	var errs []error
+	for i := range c.windows {
+		w := &c.windows[i]
+		if w.mw != nil {
+			errs = append(errs, w.mw.Close())
+		}
+		if w.m != nil {
+			w.m.drop()
+			w.m = nil
+		}
+	}
+	for s := range c.shares {
+		errs = append(errs, s.closed())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Conn) idleWindow() *window {
+	for i := range c.windows {
+		if c.windows[i].state == windowIdle {
+			return &c.windows[i]
+		}
+	}
+	return nil
+}
+
+// offered returns how many offers the peer has not taken.
+func (c *Conn) offered() (n int) {
+	for i := range c.windows {
+		if c.windows[i].state != windowIdle {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Conn) offerable() bool { return c.credits > 0 && c.room() > 1 && c.idleWindow() != nil }
+
+// offer offers n bytes of m. It takes over one use of m.
+func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) error {
+	if len(c.windows) == 0 {
+		return c.tooLong(n)
+	}
+	c.mu.Lock()
+	if !c.offerable() || c.usable() != nil || ctx.Err() != nil {
+		if err := c.waitToSend(ctx, &c.offerers, c.offerable); err != nil {
+			return err
+		}
+	}
+	defer c.unlock()
+	w := c.idleWindow()
+	if w.mw == nil {
+		mw, err := m.mr.PD().AllocMW(uverbs.MWType2)
+		if err != nil {
+			return err
+		}
+		w.mw, w.rkey = mw, mw.RKey()
+	}
+	return c.postOffer(w, k, number, m, n)
+}
+
+// postOffer binds a window to n bytes of m and sends the offer.
+func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error {
+	rkey := uverbs.IncRKey(w.rkey)
+	o := offer{kind: k, number: number, key: rkey, addr: m.mr.Addr() + uint64(m.off), length: uint64(n)}
+	var body [offerLen]byte
+	o.put(&body)
+	seq, flags := c.next(false)
+	credits := c.owedCredits()
+	b := c.qp.StartSend()
+	b.BindMW(seq, 0, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
+	b.SendImm(seq+1, flags, packImm(kindOffer, credits, w.number))
+	b.Inline(body[:])
+	if err := b.Submit(); err != nil {
+		return c.refused(err)
+	}
+	w.mw.SetRKey(rkey)
+	w.rkey, w.m, w.state = rkey, m, windowOffered
+	c.posted(request{}, 0)
+	c.posted(request{}, flags)
+	c.sent(credits)
+	c.credits--
+	c.stats.Sent++
+	c.stats.SentBytes += uint64(n)
+	return nil
+}
+
+// taken handles the message that says that the peer has read an offer.
+func (c *Conn) taken(number int) error {
+	if number >= len(c.windows) || c.windows[number].state != windowOffered {
+		return errNotOffered
+	}
+	c.windows[number].state = windowTaken
+	c.control.invalidate = true
+	return nil
+}
+
+// invalidate posts the requests that invalidate windows. It returns false if there is no room.
+func (c *Conn) invalidate() bool {
+	for i := range c.windows {
+		w := &c.windows[i]
+		if w.state != windowTaken {
+			continue
+		}
+		if c.space() == 0 {
+			return false
+		}
+		seq, flags := c.next(true)
+		b := c.qp.StartSend()
+		b.LocalInv(seq, flags, w.rkey)
+		if err := b.Submit(); err != nil {
+			c.fail(err)
+			return true
+		}
+		w.state = windowClosing
+		c.posted(request{window: w}, flags)
+	}
+	return true
+}
+
+// windowFree handles the completion of the request that invalidates a window.
+func (c *Conn) windowFree(w *window) {
+	w.state = windowIdle
+	if w.m != nil {
+		w.m.drop()
+		w.m = nil
+	}
+}

@@ -1,0 +1,352 @@
+package rdma
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Operations on the peer's memory return when they have completed: data that was read is there, and data that
+// was written is visible to the peer. If the context ends first, they return context.Cause(ctx), and it is
+// unknown whether the operation has been or will be carried out. The connection can be used further.
+//
+// They return ErrBounds and ErrRights if the token does not permit the operation, before the peer
+// is asked. If the peer has shared less than the token says, or has revoked it, the connection ends
+// with an error that matches uverbs.WCRemAccessErr.
+
+// longestCopy bounds the buffers of Read and Write.
+const longestCopy = 1 << 20
+
+// Read reads len(p) bytes at off of the peer's memory.
+func (c *Conn) Read(ctx context.Context, p []byte, from Token, off int) error {
+	return c.onesided("read from", c.readCopy(ctx, p, from, off))
+}
+
+// ReadBuffer reads b.Len() bytes at off of the peer's memory into b, without a copy. If ctx ends first, b must not be
+// used any more except to release it.
+func (c *Conn) ReadBuffer(ctx context.Context, b Buffer, from Token, off int) error {
+	return c.onesided("read from", c.readBuffer(ctx, b, from, off))
+}
+
+// Write writes p to off of the peer's memory. p may be used again when Write has returned.
+func (c *Conn) Write(ctx context.Context, p []byte, to Token, off int) error {
+	return c.onesided("write to", c.writeCopy(ctx, p, to, off))
+}
+
+// WriteBuffer writes the bytes of b to off of the peer's memory, without a copy. b still belongs to the caller. If ctx
+// ends first, b must not be changed any more, only released.
+func (c *Conn) WriteBuffer(ctx context.Context, b Buffer, to Token, off int) error {
+	return c.onesided("write to", c.writeBuffer(ctx, b, to, off))
+}
+
+// WriteImm is Write, and also sends a message without bytes: the peer's Recv returns it when the data is there,
+// and [Message.Imm] returns imm. Like Send, it waits if the peer has not released enough messages. p has at
+// most 1 MiB; for more, use WriteImmBuffer.
+func (c *Conn) WriteImm(ctx context.Context, p []byte, to Token, off int, imm uint32) error {
+	return c.onesided("write to", c.writeImmCopy(ctx, p, to, off, imm))
+}
+
+// WriteImmBuffer is [Conn.WriteImm] with the bytes of a buffer: see [Conn.WriteBuffer].
+func (c *Conn) WriteImmBuffer(ctx context.Context, b Buffer, to Token, off int, imm uint32) error {
+	return c.onesided("write to", c.writeImmBuffer(ctx, b, to, off, imm))
+}
+
+// CompareAndSwap replaces the 8 bytes at off of the peer's memory, a number in the peer's byte order, by new if they are
+// old. It returns what they were before: the swap was done if that is old. Off must be a multiple of 8.
+func (c *Conn) CompareAndSwap(ctx context.Context, t Token, off int, old, new uint64) (uint64, error) {
+	v, err := c.atomic(ctx, &t, off, func(b *uverbs.SendBatch, seq uint64) {
+		b.CompareSwap(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, old, new)
+	})
+	return v, c.onesided("compare and swap at", err)
+}
+
+// FetchAdd adds to the 8 bytes at off of the peer's memory, a number in the peer's byte order. It returns what they were
+// before. Off must be a multiple of 8.
+func (c *Conn) FetchAdd(ctx context.Context, t Token, off int, add uint64) (uint64, error) {
+	v, err := c.atomic(ctx, &t, off, func(b *uverbs.SendBatch, seq uint64) {
+		b.FetchAdd(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, add)
+	})
+	return v, c.onesided("fetch and add at", err)
+}
+
+func (c *Conn) onesided(op string, err error) error {
+	if err != nil {
+		return c.opError(op, err)
+	}
+	return nil
+}
+
+func (c *Conn) readCopy(ctx context.Context, p []byte, from Token, off int) error {
+	if err := from.check(off, len(p), CanRead); err != nil {
+		return err
+	}
+	for len(p) > 0 {
+		n := min(len(p), longestCopy)
+		m, err := c.pool.get(n)
+		if err != nil {
+			return err
+		}
+		m.hold()
+		if err = c.read(ctx, m, n, &from, off); err == nil {
+			copy(p, m.bytes[:n])
+		}
+		m.drop()
+		if err != nil {
+			return err
+		}
+		p, off = p[n:], off+n
+	}
+	return nil
+}
+
+// own checks a buffer of the caller.
+func (c *Conn) own(method string, b Buffer) error {
+	switch {
+	case !b.owned():
+		b.misused(method)
+		return ErrReleased
+	case b.m.pool != c.pool:
+		return ErrForeign
+	}
+	return nil
+}
+
+func (c *Conn) readBuffer(ctx context.Context, b Buffer, from Token, off int) error {
+	if err := c.own("ReadBuffer", b); err != nil {
+		return err
+	}
+	n := b.Len()
+	if err := from.check(off, n, CanRead); err != nil || n == 0 {
+		return err
+	}
+	return c.read(ctx, b.m, n, &from, off)
+}
+
+// read reads n bytes into m, which is owned or held.
+func (c *Conn) read(ctx context.Context, m *memory, n int, from *Token, off int) error {
+	o, err := c.lockToPost(ctx)
+	if err != nil {
+		return err
+	}
+	seq, _ := c.next(true)
+	b := c.qp.StartSend()
+	b.ReadSGE(seq, uverbs.Signaled, from.Addr+uint64(off), from.Key, m.sge(n))
+	return c.submit(ctx, &b, o, m)
+}
+
+func (c *Conn) writeCopy(ctx context.Context, p []byte, to Token, off int) error {
+	if err := to.check(off, len(p), CanWrite); err != nil {
+		return err
+	}
+	if len(p) > 0 && len(p) <= c.inline {
+		o, err := c.lockToPost(ctx)
+		if err != nil {
+			return err
+		}
+		seq, _ := c.next(true)
+		b := c.qp.StartSend()
+		b.WriteInline(seq, uverbs.Signaled, to.Addr+uint64(off), to.Key, p)
+		return c.submit(ctx, &b, o, nil)
+	}
+	for len(p) > 0 {
+		n := min(len(p), longestCopy)
+		m, err := c.pool.get(n)
+		if err != nil {
+			return err
+		}
+		m.hold()
+		copy(m.bytes, p[:n])
+		err = c.write(ctx, m, n, &to, off)
+		m.drop()
+		if err != nil {
+			return err
+		}
+		p, off = p[n:], off+n
+	}
+	return nil
+}
+
+func (c *Conn) writeBuffer(ctx context.Context, b Buffer, to Token, off int) error {
+	if err := c.own("WriteBuffer", b); err != nil {
+		return err
+	}
+	n := b.Len()
+	if err := to.check(off, n, CanWrite); err != nil || n == 0 {
+		return err
+	}
+	return c.write(ctx, b.m, n, &to, off)
+}
+
+func (c *Conn) write(ctx context.Context, m *memory, n int, to *Token, off int) error {
+	o, err := c.lockToPost(ctx)
+	if err != nil {
+		return err
+	}
+	seq, _ := c.next(true)
+	b := c.qp.StartSend()
+	b.WriteSGE(seq, uverbs.Signaled, to.Addr+uint64(off), to.Key, m.sge(n))
+	return c.submit(ctx, &b, o, m)
+}
+
+func (c *Conn) writeImmCopy(ctx context.Context, p []byte, to Token, off int, imm uint32) error {
+	if len(p) > longestCopy {
+		return ErrTooLong
+	}
+	if err := to.check(off, len(p), CanWrite); err != nil {
+		return err
+	}
+	m, err := c.pool.get(len(p))
+	if err != nil {
+		return err
+	}
+	m.hold()
+	defer m.drop()
+	copy(m.bytes, p)
+	return c.writeImm(ctx, m, len(p), &to, off, imm)
+}
+
+func (c *Conn) writeImmBuffer(ctx context.Context, b Buffer, to Token, off int, imm uint32) error {
+	if err := c.own("WriteImmBuffer", b); err != nil {
+		return err
+	}
+	n := b.Len()
+	if err := to.check(off, n, CanWrite); err != nil {
+		return err
+	}
+	return c.writeImm(ctx, b.m, n, &to, off, imm)
+}
+
+func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off int, imm uint32) error {
+	if err := c.lockToSend(ctx); err != nil {
+		return err
+	}
+	o := c.newOp()
+	seq, _ := c.next(true)
+	b := c.qp.StartSend()
+	b.WriteImm(seq, uverbs.Signaled, to.Addr+uint64(off), to.Key, imm)
+	if n > 0 {
+		b.SGE(m.sge(n))
+	}
+	c.credits-- // submit returns an error only if the connection has ended
+	return c.submit(ctx, &b, o, m)
+}
+
+func (c *Conn) atomic(ctx context.Context, t *Token, off int, build func(b *uverbs.SendBatch, seq uint64)) (uint64, error) {
+	if err := t.check(off, 8, CanAtomic); err != nil {
+		return 0, err
+	}
+	if (t.Addr+uint64(off))%8 != 0 {
+		return 0, ErrBounds
+	}
+	m, err := c.pool.get(8)
+	if err != nil {
+		return 0, err
+	}
+	m.hold()
+	defer m.drop()
+	o, err := c.lockToPost(ctx)
+	if err != nil {
+		return 0, err
+	}
+	seq, _ := c.next(true)
+	b := c.qp.StartSend()
+	build(&b, seq)
+	b.SGE(m.sge(8))
+	if err := c.submit(ctx, &b, o, m); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(m.bytes), nil
+}
+
+// do posts one request and waits for it.
+func (c *Conn) do(ctx context.Context, build func(b *uverbs.SendBatch, seq uint64)) error {
+	o, err := c.lockToPost(ctx)
+	if err != nil {
+		return err
+	}
+	seq, _ := c.next(true)
+	b := c.qp.StartSend()
+	build(&b, seq)
+	return c.submit(ctx, &b, o, nil)
+}
+
+func (c *Conn) canPost() bool { return c.room() > 0 }
+
+// lockToPost acquires c.mu, waits for room in the send queue and returns a new op. If it returns an error, the
+// caller does not hold c.mu.
+func (c *Conn) lockToPost(ctx context.Context) (*op, error) {
+	c.mu.Lock()
+	if c.room() <= 0 || c.usable() != nil || ctx.Err() != nil {
+		if err := c.waitToSend(ctx, &c.posters, c.canPost); err != nil {
+			return nil, err
+		}
+	}
+	return c.newOp(), nil
+}
+
+// submit posts the batch of one request, which uses m, waits for it and releases c.mu.
+func (c *Conn) submit(ctx context.Context, b *uverbs.SendBatch, o *op, m *memory) error {
+	defer c.unlock()
+	if err := b.Submit(); err != nil {
+		c.freeOp(o)
+		return c.refused(err)
+	}
+	if m != nil {
+		m.hold()
+	}
+	o.pending = 1
+	c.posted(request{m: m, op: o}, uverbs.Signaled)
+	c.stats.Operations++
+	return c.finishOp(ctx, o)
+}
+
+// finishOp waits until the requests of an op have completed.
+func (c *Conn) finishOp(ctx context.Context, o *op) error {
+	for o.pending > 0 {
+		err := c.usable()
+		if err == nil {
+			err = c.step(ctx, &c.others, &o.waiter)
+		}
+		if err != nil && o.pending > 0 {
+			o.abandoned = true
+			return err
+		}
+	}
+	err := o.err
+	c.freeOp(o)
+	if err != nil {
+		return c.cause(err)
+	}
+	return nil
+}
+
+// opDone handles the completion of one request of an op.
+func (c *Conn) opDone(o *op, err error) {
+	if o.err == nil {
+		o.err = err
+	}
+	if o.pending--; o.pending > 0 {
+		return
+	}
+	if o.abandoned {
+		c.freeOp(o)
+		return
+	}
+	c.wake(o.waiter)
+}
+
+func (c *Conn) newOp() *op {
+	o := c.idleOps
+	if o == nil {
+		return &op{}
+	}
+	c.idleOps = o.next
+	o.next = nil
+	return o
+}
+
+func (c *Conn) freeOp(o *op) {
+	*o = op{next: c.idleOps}
+	c.idleOps = o
+}

@@ -1,0 +1,141 @@
+package rdma
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Options configure connections. Nil stands for the zero Options, and the zero value of each field for
+// its default. The two sides of a connection may have different ones.
+type Options struct {
+	// Depth is how many messages the peer may send before this side has released one: 32 by
+	// default, at most 2048. Each takes EagerSize bytes of registered memory.
+	Depth int
+	// EagerSize is the length in bytes up to which messages of the peer are sent at once: 4096 by
+	// default, 256 to 1 MiB. The peer offers longer messages, and this side reads them when it has
+	// memory for them.
+	EagerSize int
+	// MaxMessage limits the messages that the peer may send: 64 MiB by default, at most 1 GiB.
+	MaxMessage int
+	// Offers is how many messages longer than EagerSize may be on their way in each direction, if the
+	// peer does not set less: 4 by default, at most 32, negative for none.
+	Offers int
+
+	// PrivateData is sent to the peer with the handshake: at most 34 bytes by Dial and 174 by a
+	// listener.
+	PrivateData []byte
+
+	// LocalAddr is the address to dial from. If it is the zero AddrPort, the routing table decides.
+	LocalAddr netip.AddrPort
+	// Timeout limits Dial as a whole. If it is 0, the deadline of the context applies, or 30 seconds if
+	// the context has no deadline.
+	Timeout time.Duration
+	// TOS is the type of service of the packets: see [cm.Options].
+	TOS uint8
+	// Backlog is how many requests may wait for Accept: see [cm.Options].
+	Backlog int
+	// MaxHandshakes is how many handshakes of a listener may run at a time: 256 by default.
+	MaxHandshakes int
+	// HandshakeTimeout limits how long a listener waits for a peer that does not complete its
+	// handshake: ten seconds by default.
+	HandshakeTimeout time.Duration
+
+	// KeepAlive is how often this side asks the device of the peer for a sign of life while nothing
+	// else is sent: 15 seconds by default, negative for never. The device replies without the peer's
+	// program.
+	KeepAlive time.Duration
+	// Linger is how long Close waits until the peer has received what was sent: 5 seconds by default,
+	// negative for not at all.
+	Linger time.Duration
+
+	// Logger receives a record at level debug for each connection that begins or ends, and at level
+	// warn for each peer that breaks the protocol. Nil stands for none.
+	Logger *slog.Logger
+	// Trace has functions that are called when something happens.
+	Trace *Trace
+}
+
+// Limits of Options and of what a peer may ask for.
+const (
+	defaultDepth      = 32
+	maxDepth          = 2048
+	defaultEager      = 4096
+	minEager          = 256
+	maxEager          = 1 << 20
+	defaultMaxMessage = 64 << 20
+	maxMessage        = 1 << 30
+	defaultOffers     = 4
+	maxOffers         = 32
+	defaultKeepAlive  = 15 * time.Second
+	defaultLinger     = 5 * time.Second
+)
+
+// complete returns a copy of o with the defaults filled in.
+func (o *Options) complete(maxData int) (*Options, error) {
+	full := Options{}
+	if o != nil {
+		full = *o
+	}
+	full.Depth = orDefault(full.Depth, defaultDepth)
+	full.EagerSize = orDefault(full.EagerSize, defaultEager)
+	full.MaxMessage = orDefault(full.MaxMessage, max(defaultMaxMessage, full.EagerSize))
+	full.Offers = max(orDefault(full.Offers, defaultOffers), 0)
+	full.KeepAlive = orDefault(full.KeepAlive, defaultKeepAlive)
+	full.Linger = max(orDefault(full.Linger, defaultLinger), 0)
+	for _, f := range []struct {
+		name          string
+		value, lo, hi int
+	}{
+		{"Depth", full.Depth, 1, maxDepth},
+		{"EagerSize", full.EagerSize, minEager, maxEager},
+		{"MaxMessage", full.MaxMessage, full.EagerSize, maxMessage},
+		{"Offers", full.Offers, 0, maxOffers},
+	} {
+		if f.value < f.lo || f.value > f.hi {
+			return nil, fmt.Errorf("%w: Options.%s is %d: set it to %d to %d", uverbs.ErrInvalid, f.name, f.value, f.lo, f.hi)
+		}
+	}
+	if n := len(full.PrivateData); n > maxData {
+		return nil, fmt.Errorf("%w: Options.PrivateData has %d bytes: there is room for %d", ErrTooLong, n, maxData)
+	}
+	return &full, nil
+}
+
+func orDefault[T int | time.Duration](n, d T) T {
+	if n == 0 {
+		return d
+	}
+	return n
+}
+
+func (o *Options) hello() hello {
+	return hello{depth: o.Depth, eager: o.EagerSize, offers: o.Offers, maxMessage: o.MaxMessage, data: o.PrivateData}
+}
+
+// cm returns the options for package cm.
+func (o *Options) cm() cm.Options {
+	h := o.hello()
+	return cm.Options{
+		PrivateData: h.bytes(), LocalAddr: o.LocalAddr, Timeout: o.Timeout, TOS: o.TOS, Backlog: o.Backlog,
+		MaxHandshakes: o.MaxHandshakes, HandshakeTimeout: o.HandshakeTimeout,
+	}
+}
+
+// A Trace has functions that are called when something happens. Any of them may be nil. They are called by
+// the goroutine that notices it, and must neither block nor call methods of the connection.
+type Trace struct {
+	// Connected is called when a connection is established.
+	Connected func(c *Conn)
+	// Ended is called once for each connection, with what [Conn.Err] returns from then on.
+	Ended func(c *Conn, err error)
+	// Stalled is called after a call has waited because the peer had not released the messages
+	// before, or the send queue was full.
+	Stalled func(c *Conn, d time.Duration)
+	// Refused is called when a listener refuses a peer.
+	Refused func(peer netip.AddrPort, err error)
+}

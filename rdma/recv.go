@@ -1,0 +1,440 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// receiveQueue is a connection's part for messages of the peer.
+type receiveQueue struct {
+	slots   []memory // one for each receive
+	slab    *uverbs.MR
+	arrived []Message // a ring
+	first   int       // of arrived
+	count   int       // of arrived
+	granted int       // credits that the peer has
+	owed    int       // credits that it is to get
+	offers  int       // of the peer that have not been read
+	control control
+
+	idleIncoming []*incoming
+}
+
+// control is what the protocol is to send when there is room.
+type control struct {
+	credits    bool
+	invalidate bool
+	taken      []int // numbers of offers that have been read
+}
+
+// A Message is one that has arrived. Its bytes are those of its [Buffer], and it must be released: the
+// peer may send another one for it.
+type Message struct {
+	Buffer
+	c      *Conn
+	n      int
+	kind   kind
+	number int    // of a call
+	serial uint32 // of a call
+	imm    uint32
+	write  bool // a WRITE with immediate
+	large  *incoming
+}
+
+// recvBit marks receives in WRIDs.
+const recvBit = 1 << 63
+
+// allocReceives registers memory for n receives.
+func (c *Conn) allocReceives(n int) error {
+	size := c.options.EagerSize
+	slab := make([]byte, n*size)
+	mr, err := c.cm.PD().RegMR(slab, uverbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	c.slab = mr
+	c.slots = make([]memory, n)
+	for i := range c.slots {
+		m := &c.slots[i]
+		m.bytes, m.mr, m.off, m.conn, m.slot = slab[i*size:(i+1)*size:(i+1)*size], mr, i*size, c, i
+	}
+	c.arrived = make([]Message, c.options.Depth)
+	c.granted = c.options.Depth
+	return nil
+}
+
+func (c *Conn) freeReceives() error {
+	if c.slab == nil {
+		return nil
+	}
+	return c.slab.Close()
+}
+
+func (c *Conn) postReceives() error {
+	for i := range c.slots {
+		if err := c.postReceive(&c.slots[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) postReceive(m *memory) error {
+	return c.cm.PostRecv(recvBit|uint64(m.slot), m.sge(len(m.bytes)))
+}
+
+// releaseSlot posts a receive again that the program has released.
+func (c *Conn) releaseSlot(m *memory) {
+	c.mu.Lock()
+	defer c.unlock()
+	c.repost(m)
+	c.owe()
+	c.sendControl()
+}
+
+func (c *Conn) repost(m *memory) {
+	if c.err != nil || c.closing {
+		return
+	}
+	if err := c.postReceive(m); err != nil {
+		c.fail(err)
+	}
+}
+
+// owe records that the peer is to get a credit. It is sent with the next message, or alone if half of the
+// credits are owed or the peer has none.
+func (c *Conn) owe() {
+	c.owed++
+	if c.granted == 0 || 2*c.owed >= c.options.Depth {
+		c.control.credits = true
+	}
+}
+
+func (c *Conn) owedCredits() int { return c.owed }
+
+// sent records that credits were sent.
+func (c *Conn) sent(credits int) {
+	c.owed -= credits
+	c.granted += credits
+	c.control.credits = false
+}
+
+// sendControl sends what the protocol is to send, as far as there is room.
+func (c *Conn) sendControl() {
+	k := &c.control
+	if !k.credits && !k.invalidate && len(k.taken) == 0 || c.err != nil {
+		return
+	}
+	for len(k.taken) > 0 && c.space() > 0 {
+		n := k.taken[len(k.taken)-1]
+		if err := c.postControl(kindTaken, n, nil, false); err != nil {
+			c.fail(err)
+			return
+		}
+		k.taken = k.taken[:len(k.taken)-1]
+	}
+	if k.invalidate && c.invalidate() {
+		k.invalidate = false
+	}
+	if k.credits && c.space() > 0 {
+		if err := c.postControl(kindCredits, 0, nil, false); err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// Recv waits for a message and returns it. Goroutines that call it at the same time get one message each.
+// It returns io.EOF, and nothing around it, after the last message of a peer that has closed the connection.
+// It returns context.Cause(ctx) if ctx ends first; no message is lost then. If the connection has
+// ended otherwise, it returns the messages that have arrived before, and then what [Conn.Err] returns. It
+// returns the errors of [Conn.Alloc] if there is no memory for a long message; a later call tries again.
+func (c *Conn) Recv(ctx context.Context) (Message, error) {
+	c.mu.Lock()
+	defer c.unlock()
+	for {
+		if c.receivable() {
+			if m := c.arrived[c.first]; m.large == nil || m.large.done {
+				return c.pop(), nil
+			}
+			if err := c.fetch(c.arrived[c.first].large); err != nil {
+				return Message{}, c.opError("receive from", err)
+			}
+			continue
+		}
+		if err := c.receiveError(); err != nil {
+			return Message{}, err
+		}
+		if err := c.step(ctx, &c.receivers, nil); err != nil {
+			return Message{}, c.opError("receive from", err)
+		}
+	}
+}
+
+// receivable reports whether Recv can go on: a message can be returned, or the READ of one can begin.
+func (c *Conn) receivable() bool {
+	if c.count == 0 || c.closing {
+		return false
+	}
+	large := c.arrived[c.first].large
+	return large == nil || large.done || !large.reading && c.err == nil && c.room() > 0
+}
+
+func (c *Conn) receiveError() error {
+	switch {
+	case c.closing:
+		return c.opError("receive from", net.ErrClosed)
+	case c.eof && c.count == 0:
+		return io.EOF
+	case c.err != nil:
+		return c.opError("receive from", c.err)
+	}
+	return nil
+}
+
+// pop returns the first message.
+func (c *Conn) pop() Message {
+	m := c.arrived[c.first]
+	c.arrived[c.first] = Message{}
+	c.first = (c.first + 1) % len(c.arrived)
+	c.count--
+	return c.deliver(m)
+}
+
+// deliver makes the program the owner of a message.
+func (c *Conn) deliver(m Message) Message {
+	c.stats.Received++
+	c.stats.ReceivedBytes += uint64(m.n)
+	if large := m.large; large != nil {
+		m.Buffer, m.large = large.m.take(m.n), nil
+		large.m.drop()
+		c.freeIncoming(large)
+		c.owe() // its receive was posted again at once
+		c.sendControl()
+		return m
+	}
+	n := m.n
+	if m.write {
+		n = 0
+	}
+	m.Buffer = m.Buffer.m.take(n)
+	return m
+}
+
+// handle handles completions. The caller holds c.mu.
+func (c *Conn) handle(wcs []uverbs.WC) {
+	for i := range wcs {
+		wc := &wcs[i]
+		if wc.WRID&recvBit == 0 {
+			c.requestDone(wc)
+		} else if err := wc.Err(); err != nil {
+			c.fail(err)
+		} else if err := c.receive(wc); err != nil {
+			c.fail(err)
+		}
+	}
+	c.sendControl()
+}
+
+// receive handles what the peer has sent.
+func (c *Conn) receive(wc *uverbs.WC) error {
+	slot := &c.slots[wc.WRID&^recvBit]
+	if wc.Opcode == uverbs.WCRecvRDMAImm {
+		if err := c.useCredit(); err != nil {
+			return err
+		}
+		return c.queue(Message{Buffer: Buffer{m: slot}, n: int(wc.ByteLen), imm: wc.Imm, write: true})
+	}
+	if wc.Flags&uverbs.WCWithImm == 0 {
+		return fmt.Errorf("%w: a SEND without immediate data", ErrProtocol)
+	}
+	k, credits, number := unpackImm(wc.Imm)
+	if c.credits+credits > c.remote.depth {
+		return fmt.Errorf("%w: %d credits beside %d: its depth is %d", ErrProtocol, credits, c.credits, c.remote.depth)
+	}
+	c.credits += credits
+	if k.costsCredit() {
+		if err := c.useCredit(); err != nil {
+			return err
+		}
+	}
+	return c.dispatch(k, number, slot, int(wc.ByteLen))
+}
+
+func (c *Conn) useCredit() error {
+	if c.granted == 0 {
+		return fmt.Errorf("%w: a message without a credit", ErrProtocol)
+	}
+	c.granted--
+	return nil
+}
+
+// dispatch handles a SEND of n bytes.
+func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
+	switch k {
+	case kindMessage, kindCall:
+		return c.queue(Message{Buffer: Buffer{m: slot}, n: n, kind: k, number: number})
+	case kindReply:
+		return c.replied(Message{Buffer: Buffer{m: slot}, n: n, kind: k, number: number})
+	case kindOffer:
+		return c.offeredBy(slot, number, n)
+	case kindTaken:
+		if err := c.taken(number); err != nil {
+			return err
+		}
+	case kindCredits:
+	case kindEnd:
+		c.eof = true
+		c.endCalls()
+		c.wakeAll()
+	default:
+		return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
+	}
+	if n != 0 {
+		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
+	}
+	c.repost(slot)
+	return nil
+}
+
+// queue adds a message. There is room: each uses a credit.
+func (c *Conn) queue(m Message) (err error) {
+	m.c = c
+	if m.kind == kindCall {
+		if m.serial, err = c.ask(m.number); err != nil {
+			return err
+		}
+	}
+	c.arrived[(c.first+c.count)%len(c.arrived)] = m
+	c.count++
+	return nil
+}
+
+// An incoming is a message that the peer has offered. Its fields belong to c.mu.
+type incoming struct {
+	offer   offer
+	number  int     // of the offer
+	m       *memory // into which it is read
+	reading bool
+	done    bool
+	dropped bool // nobody waits for it
+	call    *call
+}
+
+var errNotOffered = fmt.Errorf("%w: it has taken what was not offered", ErrProtocol)
+
+// offeredBy handles an offer of the peer.
+func (c *Conn) offeredBy(slot *memory, number, n int) error {
+	o, err := parseOffer(slot.bytes[:n], c.options.MaxMessage)
+	if err != nil {
+		return err
+	}
+	if c.offers >= min(c.options.Offers, c.remote.offers) {
+		return fmt.Errorf("%w: more than %d offers", ErrProtocol, c.offers)
+	}
+	c.offers++
+	in := c.newIncoming()
+	in.offer, in.number = o, number
+	m := Message{c: c, n: int(o.length), kind: o.kind, number: o.number, large: in}
+	c.repost(slot)
+	if o.kind == kindReply {
+		return c.replied(m)
+	}
+	if err := c.queue(m); err != nil {
+		return err
+	}
+	c.prefetch(in)
+	return nil
+}
+
+func (c *Conn) newIncoming() *incoming {
+	if n := len(c.idleIncoming); n > 0 {
+		in := c.idleIncoming[n-1]
+		c.idleIncoming = c.idleIncoming[:n-1]
+		*in = incoming{}
+		return in
+	}
+	return &incoming{}
+}
+
+func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncoming, in) }
+
+// prefetch begins to read a message before the program asks for it, if memory is at hand.
+func (c *Conn) prefetch(in *incoming) {
+	if c.err != nil || c.room() <= 0 || !c.pool.has(int(in.offer.length)) {
+		return
+	}
+	// An error is that of Recv, which tries again.
+	_ = c.fetch(in)
+}
+
+// fetch begins to read an offered message. The caller holds c.mu and has checked that there is room.
+func (c *Conn) fetch(in *incoming) error {
+	n := int(in.offer.length)
+	m, err := c.pool.get(n)
+	if err != nil {
+		return err
+	}
+	m.hold() // until deliver or fetched
+	m.hold() // by the request
+	seq, flags := c.next(true)
+	b := c.qp.StartSend()
+	b.ReadSGE(seq, flags, in.offer.addr, in.offer.key, m.sge(n))
+	if err := b.Submit(); err != nil {
+		m.drop()
+		m.drop()
+		return c.refused(err)
+	}
+	in.m, in.reading = m, true
+	c.posted(request{m: m, offer: in}, flags)
+	return nil
+}
+
+// fetched handles the completion of the READ of an offered message.
+func (c *Conn) fetched(in *incoming, err error) {
+	in.reading = false
+	if err != nil {
+		in.m.drop()
+		in.m = nil
+		return
+	}
+	in.done = true
+	c.offers--
+	c.control.taken = append(c.control.taken, in.number)
+	if in.call != nil {
+		c.wake(in.call.waiter)
+	}
+	if in.dropped {
+		in.m.drop()
+		c.freeIncoming(in)
+		c.owe()
+	}
+}
+
+// Imm returns the immediate data of a WRITE by [Conn.WriteImm]. Such a message has no bytes, and Len returns
+// the length of the WRITE. ok is false for other messages.
+func (m Message) Imm() (imm uint32, ok bool) { return m.imm, m.write }
+
+// Bytes returns the message, or nil after Release. It must not be used after Release.
+func (m Message) Bytes() []byte {
+	if m.write {
+		return nil
+	}
+	return m.Buffer.Bytes()
+}
+
+// Len returns the length of the message in bytes.
+func (m Message) Len() int { return m.n }
+
+// SetLen is not for messages: it returns [ErrBounds].
+func (m Message) SetLen(int) error { return ErrBounds }
+
+// Copy returns the bytes of the message in memory of their own, and releases the message.
+func (m Message) Copy() []byte {
+	b := append([]byte(nil), m.Bytes()...)
+	m.Release()
+	return b
+}

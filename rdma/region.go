@@ -1,0 +1,262 @@
+package rdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Rights are what a peer may do with memory that is shared with it.
+type Rights uint8
+
+// The rights of [Conn.Share].
+const (
+	CanRead   Rights = 1 << iota // Read
+	CanWrite                     // Write, WriteImm
+	CanAtomic                    // CompareAndSwap, FetchAdd
+	allRights = CanRead | CanWrite | CanAtomic
+)
+
+func (r Rights) access() (a uverbs.Access) {
+	for _, x := range []struct {
+		right Rights
+		a     uverbs.Access
+	}{{CanRead, uverbs.RemoteRead}, {CanWrite, uverbs.RemoteWrite}, {CanAtomic, uverbs.RemoteAtomic}} {
+		if r&x.right != 0 {
+			a |= x.a
+		}
+	}
+	return a
+}
+
+// A Token names memory that a peer has shared on a connection. It is valid on this connection only. A peer
+// that invents or changes a token cannot reach memory that was not shared with it: its connection
+// ends.
+type Token struct {
+	Addr   uint64
+	Len    uint64 // in bytes
+	Key    uint32
+	Rights Rights
+}
+
+// TokenLen is the length of an encoded Token.
+const TokenLen = 24
+
+// AppendBinary appends the encoded token, which has TokenLen bytes. It never fails.
+func (t Token) AppendBinary(b []byte) ([]byte, error) {
+	le := binary.LittleEndian
+	b = le.AppendUint64(le.AppendUint64(b, t.Addr), t.Len)
+	return append(le.AppendUint32(b, t.Key), byte(t.Rights), 0, 0, 0), nil
+}
+
+// MarshalBinary returns the encoded token. It never fails.
+func (t Token) MarshalBinary() ([]byte, error) { return t.AppendBinary(nil) }
+
+// UnmarshalBinary decodes a token. It returns [ErrProtocol] if b is not an encoded token. It cannot know
+// whether the peer has shared such memory.
+func (t *Token) UnmarshalBinary(b []byte) error {
+	if len(b) != TokenLen {
+		return fmt.Errorf("%w: a token of %d bytes", ErrProtocol, len(b))
+	}
+	le := binary.LittleEndian
+	u := Token{Addr: le.Uint64(b), Len: le.Uint64(b[8:]), Key: le.Uint32(b[16:]), Rights: Rights(b[20])}
+	if u.Len > 1<<62 || u.Addr+u.Len < u.Addr || u.Rights&^allRights != 0 || b[21]|b[22]|b[23] != 0 {
+		return fmt.Errorf("%w: a token of %d bytes at %#x with rights %#x", ErrProtocol, u.Len, u.Addr, b[20])
+	}
+	*t = u
+	return nil
+}
+
+// check checks an operation on n bytes at off.
+func (t *Token) check(off, n int, right Rights) error {
+	switch {
+	case off < 0 || n < 0 || uint64(off) > t.Len || uint64(n) > t.Len-uint64(off):
+		return fmt.Errorf("%w: %d bytes at %d of a token for %d", ErrBounds, n, off, t.Len)
+	case t.Rights&right != right:
+		return ErrRights
+	}
+	return nil
+}
+
+// A Region is memory that can be shared with peers. It does not depend on a device: it is registered at a device
+// while it is shared with peers there. Its methods may be called concurrently.
+type Region struct {
+	b []byte
+
+	mu     sync.Mutex
+	closed bool
+	mrs    map[*uverbs.PD]*sharedMR
+	shares map[*Share]struct{}
+}
+
+type sharedMR struct {
+	mr    *uverbs.MR
+	users int
+}
+
+// NewRegion returns a region of n bytes, which are 0. n must be positive.
+func NewRegion(n int) *Region { return RegionOf(make([]byte, n)) }
+
+// RegionOf returns a region of the bytes of b. While it is shared, b must not be in memory that the program
+// unmaps.
+func RegionOf(b []byte) *Region {
+	return &Region{b: b, mrs: map[*uverbs.PD]*sharedMR{}, shares: map[*Share]struct{}{}}
+}
+
+// Bytes returns the memory. Peers that have the rights may read and change it at any time. Their accesses are not
+// atomic, except CompareAndSwap and FetchAdd among each other.
+func (r *Region) Bytes() []byte { return r.b }
+
+// Close revokes all shares of the region: see [Share.Revoke]. It is idempotent.
+func (r *Region) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	shares := make([]*Share, 0, len(r.shares))
+	for s := range r.shares {
+		shares = append(shares, s)
+	}
+	r.mu.Unlock()
+	var errs []error
+	for _, s := range shares {
+		errs = append(errs, s.Revoke())
+	}
+	return errors.Join(errs...)
+}
+
+// register returns the region's MR on a PD, for one more user.
+func (r *Region) register(pd *uverbs.PD) (*uverbs.MR, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("%w: the region is closed", ErrReleased)
+	}
+	s := r.mrs[pd]
+	if s == nil {
+		mr, err := pd.RegMR(r.b, access)
+		if err != nil {
+			return nil, err
+		}
+		s = &sharedMR{mr: mr}
+		r.mrs[pd] = s
+	}
+	s.users++
+	return s.mr, nil
+}
+
+func (r *Region) unregister(pd *uverbs.PD) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.mrs[pd]
+	if s.users--; s.users > 0 {
+		return nil
+	}
+	delete(r.mrs, pd)
+	return s.mr.Close()
+}
+
+// A Share is a part of a [Region] that is shared with the peer of one connection.
+type Share struct {
+	c     *Conn
+	r     *Region
+	pd    *uverbs.PD
+	mw    *uverbs.MW
+	token Token
+
+	once sync.Once
+	err  error
+}
+
+// Share shares a region with the peer, and returns when the peer may use its token. The share ends with Revoke, with
+// the region, or with the connection. It returns [uverbs.ErrInvalid] without rights, and the errors of
+// [uverbs.PD.RegMR], [uverbs.PD.AllocMW] and those of [Conn.Write].
+func (c *Conn) Share(ctx context.Context, r *Region, rights Rights) (*Share, error) {
+	return c.ShareRange(ctx, r, 0, len(r.b), rights)
+}
+
+// ShareRange is [Conn.Share] for n bytes at off. It returns [ErrBounds] if they are not within the region.
+func (c *Conn) ShareRange(ctx context.Context, r *Region, off, n int, rights Rights) (*Share, error) {
+	s, err := c.share(ctx, r, off, n, rights)
+	if err != nil {
+		return nil, c.opError("share with", err)
+	}
+	return s, nil
+}
+
+func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) (*Share, error) {
+	switch {
+	case off < 0 || n <= 0 || off > len(r.b) || n > len(r.b)-off:
+		return nil, fmt.Errorf("%w: %d bytes at %d of a region of %d", ErrBounds, n, off, len(r.b))
+	case rights == 0 || rights&^allRights != 0:
+		return nil, fmt.Errorf("%w: the rights are %#x: combine CanRead, CanWrite and CanAtomic", uverbs.ErrInvalid, rights)
+	}
+	s := &Share{c: c, r: r, pd: c.cm.PD()}
+	if s.pd == nil {
+		return nil, net.ErrClosed
+	}
+	mr, err := r.register(s.pd)
+	if err != nil {
+		return nil, err
+	}
+	if s.mw, err = s.pd.AllocMW(uverbs.MWType2); err != nil {
+		return nil, errors.Join(err, r.unregister(s.pd))
+	}
+	s.token = Token{Addr: mr.Addr() + uint64(off), Len: uint64(n), Key: uverbs.IncRKey(s.mw.RKey()), Rights: rights}
+	if err := c.addShare(s); err != nil {
+		return nil, errors.Join(err, s.closed())
+	}
+	err = c.do(ctx, func(b *uverbs.SendBatch, seq uint64) {
+		b.BindMW(seq, uverbs.Signaled, s.mw, s.token.Key,
+			uverbs.MWRange{MR: mr, Off: off, Len: n, Access: rights.access()})
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Revoke())
+	}
+	return s, nil
+}
+
+// addShare makes the end of the connection and of the region end the share.
+func (c *Conn) addShare(s *Share) error {
+	c.mu.Lock()
+	err := c.usable()
+	if err == nil {
+		c.shares[s] = struct{}{}
+	}
+	c.unlock()
+	if err == nil {
+		s.r.mu.Lock()
+		s.r.shares[s] = struct{}{}
+		s.r.mu.Unlock()
+	}
+	return err
+}
+
+// Token returns what the peer needs to use the memory.
+func (s *Share) Token() Token { return s.token }
+
+// Revoke ends the share, and returns when the peer cannot access the memory any more. An access that it tries
+// later ends the connection. Revoke is idempotent.
+func (s *Share) Revoke() error {
+	s.c.mu.Lock()
+	delete(s.c.shares, s)
+	s.c.unlock()
+	return s.closed()
+}
+
+// closed closes the window.
+func (s *Share) closed() error {
+	s.once.Do(func() {
+		// The kernel's command returns when the device does not use the window any more. If the QP no
+		// longer exists, neither does the window.
+		err := s.mw.Close()
+		s.r.mu.Lock()
+		delete(s.r.shares, s)
+		s.r.mu.Unlock()
+		s.err = errors.Join(err, s.r.unregister(s.pd))
+	})
+	return s.err
+}

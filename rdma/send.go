@@ -1,0 +1,316 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// sendQueue is a connection's part for requests of this side.
+type sendQueue struct {
+	requests   []request // by number, modulo its length, which is a power of two
+	head, tail uint64    // numbers of the oldest request that has not completed, and of the next
+	depth      int       // of the queue
+	signaled   uint64    // number of the last request that has a completion
+	signalEach uint64    // requests
+	credits    int       // messages that the peer has receives for
+}
+
+// A request is one in the send queue. Its number is its WRID.
+type request struct {
+	m      *memory // it uses, or nil
+	op     *op     // that waits for it, or nil
+	offer  *incoming
+	window *window // that it invalidates, or nil
+}
+
+// An op is a call that waits for completions. Its fields belong to c.mu.
+type op struct {
+	pending   int // requests
+	err       error
+	waiter    *waiter
+	abandoned bool // its call has returned
+	next      *op
+}
+
+func (c *Conn) initSends(depth int) {
+	n := 1
+	for n < depth {
+		n *= 2
+	}
+	c.requests = make([]request, n)
+	c.depth = depth
+	c.signalEach = uint64(max(depth/4, 1))
+}
+
+// room returns how many requests can be posted for messages and one-sided operations. Those of the protocol
+// may use a few more.
+func (c *Conn) room() int { return c.space() - extraSends - 2*c.options.Offers }
+
+func (c *Conn) space() int { return c.depth - int(c.tail-c.head) }
+
+func (c *Conn) sendable() bool { return c.credits > 0 && c.room() > 0 }
+
+// usable returns why nothing can be posted. The caller holds c.mu.
+func (c *Conn) usable() error {
+	switch {
+	case c.closing:
+		return net.ErrClosed
+	case c.err != nil:
+		return c.err
+	case c.eof:
+		return errPeerClosed
+	}
+	return nil
+}
+
+// Send sends a message and returns when b may be used again. If the peer has not released enough of the
+// earlier messages, Send waits. Messages arrive in the order of the calls. An error that occurs
+// after Send has returned is that of later calls: to learn that a message has been processed, wait for
+// a reply.
+//
+// Send returns context.Cause(ctx) if ctx ends before the message is sent; then the peer does not get it,
+// and the connection can be used further. It returns [ErrTooLong] if the message is longer than
+// Options.MaxMessage of the peer, and what [Conn.Err] returns if the connection has ended. Memory is
+// allocated for messages of more than 128 bytes, with the errors of [Conn.Alloc].
+func (c *Conn) Send(ctx context.Context, b []byte) error {
+	if err := c.send(ctx, kindMessage, 0, b); err != nil {
+		return c.opError("send to", err)
+	}
+	return nil
+}
+
+// SendBuffer sends the bytes of a buffer without a copy, and releases it when the peer has received them.
+// If it returns an error, the buffer still belongs to the caller. See [Conn.Send].
+func (c *Conn) SendBuffer(ctx context.Context, b Buffer) error {
+	if err := c.sendBuffer(ctx, kindMessage, 0, b); err != nil {
+		return c.opError("send to", err)
+	}
+	return nil
+}
+
+func (c *Conn) send(ctx context.Context, k kind, number int, b []byte) error {
+	if len(b) <= c.inline {
+		if err := c.lockToSend(ctx); err != nil {
+			return err
+		}
+		err := c.postInline(k, number, b)
+		c.unlock()
+		return err
+	}
+	if len(b) > c.remote.maxMessage {
+		return c.tooLong(len(b))
+	}
+	m, err := c.pool.get(len(b))
+	if err != nil {
+		return err
+	}
+	m.hold()
+	copy(m.bytes, b)
+	if err := c.sendMemory(ctx, k, number, m, len(b)); err != nil {
+		m.drop()
+		return err
+	}
+	return nil
+}
+
+func (c *Conn) tooLong(n int) error {
+	return fmt.Errorf("%w: a message of %d bytes: the peer's Options.MaxMessage is %d", ErrTooLong, n, c.remote.maxMessage)
+}
+
+func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) error {
+	n := b.Len()
+	switch {
+	case !b.owned():
+		b.misused("SendBuffer")
+		return ErrReleased
+	case b.m.pool != c.pool:
+		return ErrForeign
+	case n > c.remote.maxMessage:
+		return c.tooLong(n)
+	}
+	b.m.hold()
+	if err := c.sendMemory(ctx, k, number, b.m, n); err != nil {
+		b.m.drop()
+		return err
+	}
+	b.disown(false)
+	return nil
+}
+
+// sendMemory sends n bytes of m, and takes over one use of m.
+func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n int) error {
+	if n > c.remote.eager {
+		return c.offer(ctx, k, number, m, n)
+	}
+	if err := c.lockToSend(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	seq, flags := c.next(false)
+	credits := c.owedCredits()
+	b := c.qp.StartSend()
+	b.SendImm(seq, flags, packImm(k, credits, number))
+	b.SGE(m.sge(n))
+	if err := b.Submit(); err != nil {
+		return c.refused(err)
+	}
+	c.posted(request{m: m}, flags)
+	c.sent(credits)
+	c.credits--
+	c.stats.Sent++
+	c.stats.SentBytes += uint64(n)
+	return nil
+}
+
+// postInline sends b. The caller holds c.mu and has waited for a credit.
+func (c *Conn) postInline(k kind, number int, data []byte) error {
+	if err := c.postControl(k, number, data, false); err != nil {
+		return c.refused(err)
+	}
+	c.credits--
+	c.stats.Sent++
+	c.stats.SentBytes += uint64(len(data))
+	return nil
+}
+
+// postControl posts a SEND of up to c.inline bytes. It returns the error of the post.
+func (c *Conn) postControl(k kind, number int, data []byte, signal bool) error {
+	seq, flags := c.next(signal)
+	credits := c.owedCredits()
+	b := c.qp.StartSend()
+	b.SendImm(seq, flags, packImm(k, credits, number))
+	b.Inline(data)
+	if err := b.Submit(); err != nil {
+		return err
+	}
+	c.posted(request{}, flags)
+	c.sent(credits)
+	return nil
+}
+
+// next returns the number of the next request, and its flags. Of the requests that nothing waits for, only
+// some have completions.
+func (c *Conn) next(signal bool) (seq uint64, flags uverbs.SendFlags) {
+	if signal || c.tail-c.signaled >= c.signalEach {
+		flags = uverbs.Signaled
+	}
+	return c.tail, flags
+}
+
+// posted records a request.
+func (c *Conn) posted(r request, flags uverbs.SendFlags) {
+	c.requests[c.tail&uint64(len(c.requests)-1)] = r
+	if flags&uverbs.Signaled != 0 {
+		c.signaled = c.tail
+	}
+	c.tail++
+	c.busy = true
+}
+
+// refused returns why a post was refused. The connection has ended, but completions may say why.
+func (c *Conn) refused(err error) error {
+	c.fail(err)
+	return c.err
+}
+
+// lockToSend acquires c.mu and waits until a message can be sent. If it returns an error, the caller does not
+// hold c.mu.
+func (c *Conn) lockToSend(ctx context.Context) error {
+	c.mu.Lock()
+	if c.sendable() && c.usable() == nil && ctx.Err() == nil {
+		return nil
+	}
+	return c.waitToSend(ctx, &c.senders, c.sendable)
+}
+
+// waitToSend waits until ready returns true: it is what wakeNext checks for the list. The caller holds c.mu,
+// and not any more if waitToSend returns an error.
+func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) error {
+	since := time.Now()
+	for {
+		if err := c.usable(); err != nil {
+			c.unlock()
+			return err
+		}
+		if ready() {
+			c.stalled(since)
+			return nil
+		}
+		if err := c.step(ctx, l, nil); err != nil {
+			c.unlock()
+			return err
+		}
+	}
+}
+
+// requestDone handles the completion of a send request, and so of those before it.
+func (c *Conn) requestDone(wc *uverbs.WC) {
+	err := wc.Err()
+	if err != nil {
+		c.fail(err)
+	}
+	if wc.WRID-c.head >= c.tail-c.head {
+		return // a completion that was lost and came again does not exist
+	}
+	for c.head <= wc.WRID {
+		r := c.requests[c.head&uint64(len(c.requests)-1)]
+		c.requests[c.head&uint64(len(c.requests)-1)] = request{}
+		c.head++
+		if c.head <= wc.WRID {
+			c.finish(&r, nil)
+		} else {
+			c.finish(&r, err)
+		}
+	}
+}
+
+// finish ends a request.
+func (c *Conn) finish(r *request, err error) {
+	if r.op != nil {
+		c.opDone(r.op, err)
+	}
+	if r.offer != nil {
+		c.fetched(r.offer, err)
+	}
+	if r.window != nil {
+		c.windowFree(r.window)
+	}
+	if r.m != nil {
+		r.m.drop()
+	}
+}
+
+// dropRequests ends the requests that have not completed, when the QP no longer exists.
+func (c *Conn) dropRequests() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ; c.head != c.tail; c.head++ {
+		r := &c.requests[c.head&uint64(len(c.requests)-1)]
+		c.finish(r, c.err)
+		*r = request{}
+	}
+}
+
+// flush sends the end and waits until everything has arrived. The caller holds c.mu.
+func (c *Conn) flush(ctx context.Context) error {
+	ended := false
+	for c.err == nil && !c.eof {
+		if !ended && c.space() > 0 {
+			if err := c.postControl(kindEnd, 0, nil, true); err != nil {
+				return c.refused(err)
+			}
+			ended = true
+		}
+		if ended && c.head == c.tail && c.offered() == 0 {
+			return nil
+		}
+		if err := c.step(ctx, &c.others, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

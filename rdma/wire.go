@@ -1,0 +1,143 @@
+package rdma
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// This file has the protocol: the parameters that the sides exchange when they connect, and the
+// immediate data of each SEND.
+//
+// A SEND carries one message, and its immediate data says what it is. Its body is the message itself
+// or, if that is longer than the receives of the peer, an [offer] from which the peer reads it.
+
+// kind is what a SEND carries. The values are part of the protocol.
+type kind uint32
+
+const (
+	kindMessage kind = iota // a message
+	kindCall                // a message that wants a reply, with a number
+	kindReply               // the reply to the call with this number
+	kindOffer               // an offer of a message that is read by the peer; its body says which kind
+	kindTaken               // the peer has read the message of the offer with this number
+	kindCredits             // nothing but credits
+	kindEnd                 // the last SEND: the peer closes the connection
+	kinds
+)
+
+// costsCredit reports whether a SEND of this kind needs a credit. The receiver has a few more
+// receives than credits for the others, whose number is limited.
+func (k kind) costsCredit() bool { return k <= kindOffer }
+
+// The immediate data has a kind, credits, and the number of a call or an offer.
+const (
+	immKindBits   = 4
+	immCreditBits = 12
+	immNumberBits = 16
+
+	maxCredits = 1<<immCreditBits - 1
+)
+
+func packImm(k kind, credits, number int) uint32 {
+	return uint32(k)<<(immCreditBits+immNumberBits) | uint32(credits)<<immNumberBits | uint32(number)
+}
+
+func unpackImm(imm uint32) (k kind, credits, number int) {
+	return kind(imm >> (immCreditBits + immNumberBits)), int(imm >> immNumberBits & maxCredits), int(imm & (1<<immNumberBits - 1))
+}
+
+// An offer describes a message that the peer is to read.
+type offer struct {
+	kind   kind // of the message
+	number int  // of the call
+	key    uint32
+	addr   uint64
+	length uint64
+}
+
+const offerLen = 24
+
+func (o *offer) put(b *[offerLen]byte) {
+	le := binary.LittleEndian
+	b[0], b[1] = byte(o.kind), 0
+	le.PutUint16(b[2:], uint16(o.number))
+	le.PutUint32(b[4:], o.key)
+	le.PutUint64(b[8:], o.addr)
+	le.PutUint64(b[16:], o.length)
+}
+
+// parseOffer checks an offer that a peer has sent. Its address and key are checked by the peer's
+// device.
+func parseOffer(b []byte, maxMessage int) (o offer, err error) {
+	if len(b) != offerLen {
+		return o, fmt.Errorf("%w: an offer of %d bytes", ErrProtocol, len(b))
+	}
+	le := binary.LittleEndian
+	o = offer{kind: kind(b[0]), number: int(le.Uint16(b[2:])), key: le.Uint32(b[4:]), addr: le.Uint64(b[8:]), length: le.Uint64(b[16:])}
+	switch {
+	case o.kind > kindReply:
+		return o, fmt.Errorf("%w: an offer of a message of kind %d", ErrProtocol, o.kind)
+	case o.length == 0 || o.length > uint64(maxMessage):
+		return o, fmt.Errorf("%w: an offer of a message of %d bytes: the limit is %d", ErrProtocol, o.length, maxMessage)
+	}
+	return o, nil
+}
+
+// A hello is what a side tells the other when they connect, at the start of the private data.
+type hello struct {
+	depth      int // messages that the peer may send before it gets credits
+	eager      int // length of the receives
+	offers     int // messages that may be offered at a time
+	maxMessage int
+	data       []byte // the private data of the program
+}
+
+const (
+	helloLen     = 22
+	helloMagic   = "gRDM"
+	helloVersion = 1
+
+	// Requests and replies of rdma_cm have room for 56 and 196 bytes.
+	maxDialData   = 56 - helloLen
+	maxAcceptData = 196 - helloLen
+)
+
+func (h *hello) bytes() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, helloLen+len(h.data)), helloMagic...)
+	b = append(b, helloVersion, byte(h.offers))
+	b = le.AppendUint16(b, uint16(h.depth))
+	b = le.AppendUint32(b, uint32(h.eager))
+	b = le.AppendUint64(b, uint64(h.maxMessage))
+	b = le.AppendUint16(b, uint16(len(h.data)))
+	return append(b, h.data...)
+}
+
+// parseHello checks the private data of a peer.
+func parseHello(b []byte) (h hello, err error) {
+	le := binary.LittleEndian
+	switch {
+	case len(b) < helloLen || string(b[:4]) != helloMagic:
+		return h, fmt.Errorf("%w: it does not use package rdma", ErrProtocol)
+	case b[4] != helloVersion:
+		return h, fmt.Errorf("%w: it uses version %d of the protocol, and this program version %d", ErrProtocol, b[4], helloVersion)
+	}
+	n := int(le.Uint16(b[20:]))
+	limit := uint64(le.Uint64(b[12:]))
+	h = hello{offers: int(b[5]), depth: int(le.Uint16(b[6:])), eager: int(le.Uint32(b[8:]))}
+	switch {
+	case h.depth < 1 || h.depth > maxDepth:
+		return h, fmt.Errorf("%w: a depth of %d messages", ErrProtocol, h.depth)
+	case h.eager < minEager || h.eager > maxEager:
+		return h, fmt.Errorf("%w: receives of %d bytes", ErrProtocol, h.eager)
+	case h.offers > maxOffers:
+		return h, fmt.Errorf("%w: %d offers at a time", ErrProtocol, h.offers)
+	case limit < uint64(h.eager) || limit > maxMessage:
+		return h, fmt.Errorf("%w: messages of %d bytes", ErrProtocol, limit)
+	case n > len(b)-helloLen:
+		return h, fmt.Errorf("%w: %d bytes of private data in %d", ErrProtocol, n, len(b)-helloLen)
+	}
+	h.maxMessage = int(limit)
+	h.data = append([]byte(nil), b[helloLen:helloLen+n]...)
+	return h, nil
+}
