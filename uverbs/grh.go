@@ -92,12 +92,17 @@ func badGRH(format string, args ...any) error {
 // It returns [ErrInvalid] if the device has no such port, if the GRH area is not valid, and if
 // the datagram was not sent to a GID of the port.
 func (c *Context) AHAttrFromWC(port int, wc *WC, grhArea []byte) (AHAttr, error) {
-	const op = "read address"
-	if err := c.checkPort(op, port); err != nil {
-		return AHAttr{}, err
-	}
 	k, err := wc.AHKey(grhArea)
 	if err != nil {
+		return AHAttr{}, err
+	}
+	return c.AHAttrFromKey(port, k)
+}
+
+// AHAttrFromKey is [Context.AHAttrFromWC] for a datagram whose [WC.AHKey] is k, so that a
+// program can create the AH for a reply after it has reused the buffer.
+func (c *Context) AHAttrFromKey(port int, k AHKey) (AHAttr, error) {
+	if err := c.checkPort("read address", port); err != nil {
 		return AHAttr{}, err
 	}
 	a := AHAttr{DLID: k.slid, SL: k.sl, SrcPathBits: k.pathBits, Port: uint8(port)}
