@@ -15,8 +15,8 @@ import (
 // GroupOptions configure a [Group]. Nil stands for the zero GroupOptions, and the zero value of each field for its
 // default.
 type GroupOptions struct {
-	// LocalAddr selects the device by its address. If it is the zero AddrPort, the routing table decides.
-	LocalAddr netip.AddrPort
+	// LocalAddr selects the device by its address. If it is the zero Addr, the routing table decides.
+	LocalAddr netip.Addr
 	// Depth is how many datagrams may wait for Recv: 128 by default, at most 2048. More are lost.
 	Depth int
 }
@@ -91,8 +91,11 @@ func joinGroup(ctx context.Context, group string, o *GroupOptions) (*Group, erro
 	if full.Depth < 1 || full.Depth > maxDepth {
 		return nil, fmt.Errorf("%w: GroupOptions.Depth is %d: set it to 1 to %d", uverbs.ErrInvalid, full.Depth, maxDepth)
 	}
-	m, err := cm.JoinMulticast(ctx, group, &cm.Options{LocalAddr: full.LocalAddr,
-		QP: uverbs.QPConfig{MaxSendWR: datagramSends, MaxRecvWR: full.Depth}})
+	co := cm.Options{QP: uverbs.QPConfig{MaxSendWR: datagramSends, MaxRecvWR: full.Depth}}
+	if full.LocalAddr.IsValid() {
+		co.LocalAddr = netip.AddrPortFrom(full.LocalAddr, 0)
+	}
+	m, err := cm.JoinMulticast(ctx, group, &co)
 	if err != nil {
 		return nil, err
 	}
