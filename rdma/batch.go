@@ -49,9 +49,9 @@ func (b *Batch) add(method string, buf Buffer, t *Token, off int, right Rights) 
 // Len returns how many operations the batch has.
 func (b *Batch) Len() int { return len(b.ops) }
 
-// Do carries out the operations, waits for them and empties the batch. If an operation that was added is wrong, Do returns
-// its error and does nothing. Otherwise the errors are those of [Conn.ReadBuffer] and [Conn.WriteBuffer]; some of the
-// operations may have been carried out.
+// Do carries out the operations, waits for them and empties the batch. If an operation that was added is wrong, Do
+// returns its error and does nothing. Otherwise the errors are those of [Conn.ReadBuffer] and [Conn.WriteBuffer]; some
+// of the operations may have been carried out.
 func (b *Batch) Do(ctx context.Context) error {
 	err := b.err
 	if err == nil && len(b.ops) > 0 {

@@ -36,9 +36,9 @@
 //
 // # The peer's memory
 //
-// A [Region] is memory that [Conn.Share] shares with a peer. Its [Token] goes to the peer in a message. With it, the peer
-// uses [Conn.Read], [Conn.Write], [Conn.WriteImm], [Conn.CompareAndSwap] and [Conn.FetchAdd], while
-// this side does nothing. Nothing is accessible that was not shared: each share is a memory window that only the
+// A [Region] is memory that [Conn.Share] shares with a peer. Its [Token] goes to the peer in a message. With it, the
+// peer uses [Conn.Read], [Conn.Write], [Conn.WriteImm], [Conn.CompareAndSwap] and [Conn.FetchAdd], while this side
+// does nothing. Nothing is accessible that was not shared: each share is a memory window that only the
 // one connection can use, and [Share.Revoke] ends it.
 //
 // # Waiting

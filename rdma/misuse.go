@@ -12,6 +12,6 @@ func (b Buffer) misused(method string) {
 		return
 	}
 	if r, ok := machine.Current().(misuseReporter); ok {
-		r.Misused("rdma: " + method + " of a buffer that was released or sent before")
+		r.Misused(method + " of a buffer that was released or sent before,")
 	}
 }

@@ -23,8 +23,8 @@ func (c *Conn) Read(ctx context.Context, p []byte, from Token, off int) error {
 	return c.onesided("read from", c.readCopy(ctx, p, from, off))
 }
 
-// ReadBuffer reads b.Len() bytes at off of the peer's memory into b, without a copy. If ctx ends first, b must not be
-// used any more except to release it.
+// ReadBuffer reads b.Len() bytes at off of the peer's memory into b, without a copy. If ctx ends first, b must not
+// be used any more except to release it.
 func (c *Conn) ReadBuffer(ctx context.Context, b Buffer, from Token, off int) error {
 	return c.onesided("read from", c.readBuffer(ctx, b, from, off))
 }
@@ -34,8 +34,8 @@ func (c *Conn) Write(ctx context.Context, p []byte, to Token, off int) error {
 	return c.onesided("write to", c.writeCopy(ctx, p, to, off))
 }
 
-// WriteBuffer writes the bytes of b to off of the peer's memory, without a copy. b still belongs to the caller. If ctx
-// ends first, b must not be changed any more, only released.
+// WriteBuffer writes the bytes of b to off of the peer's memory, without a copy. b still belongs to the caller. If
+// ctx ends first, b must not be changed any more, only released.
 func (c *Conn) WriteBuffer(ctx context.Context, b Buffer, to Token, off int) error {
 	return c.onesided("write to", c.writeBuffer(ctx, b, to, off))
 }
@@ -52,8 +52,8 @@ func (c *Conn) WriteImmBuffer(ctx context.Context, b Buffer, to Token, off int, 
 	return c.onesided("write to", c.writeImmBuffer(ctx, b, to, off, imm))
 }
 
-// CompareAndSwap replaces the 8 bytes at off of the peer's memory, a number in the peer's byte order, by new if they are
-// old. It returns what they were before: the swap was done if that is old. Off must be a multiple of 8.
+// CompareAndSwap replaces the 8 bytes at off of the peer's memory, a number in the peer's byte order, by new if they
+// are old. It returns what they were before: the swap was done if that is old. Off must be a multiple of 8.
 func (c *Conn) CompareAndSwap(ctx context.Context, t Token, off int, old, new uint64) (uint64, error) {
 	v, err := c.atomic(ctx, &t, off, func(b *uverbs.SendBatch, seq uint64) {
 		b.CompareSwap(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, old, new)
@@ -61,8 +61,8 @@ func (c *Conn) CompareAndSwap(ctx context.Context, t Token, off int, old, new ui
 	return v, c.onesided("compare and swap at", err)
 }
 
-// FetchAdd adds to the 8 bytes at off of the peer's memory, a number in the peer's byte order. It returns what they were
-// before. Off must be a multiple of 8.
+// FetchAdd adds to the 8 bytes at off of the peer's memory, a number in the peer's byte order. It returns what they
+// were before. Off must be a multiple of 8.
 func (c *Conn) FetchAdd(ctx context.Context, t Token, off int, add uint64) (uint64, error) {
 	v, err := c.atomic(ctx, &t, off, func(b *uverbs.SendBatch, seq uint64) {
 		b.FetchAdd(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, add)
@@ -232,7 +232,8 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 	return c.submit(ctx, &b, o, m)
 }
 
-func (c *Conn) atomic(ctx context.Context, t *Token, off int, build func(b *uverbs.SendBatch, seq uint64)) (uint64, error) {
+func (c *Conn) atomic(ctx context.Context, t *Token, off int,
+	build func(b *uverbs.SendBatch, seq uint64)) (uint64, error) {
 	if err := t.check(off, 8, CanAtomic); err != nil {
 		return 0, err
 	}

@@ -43,7 +43,8 @@ func packImm(k kind, credits, number int) uint32 {
 }
 
 func unpackImm(imm uint32) (k kind, credits, number int) {
-	return kind(imm >> (immCreditBits + immNumberBits)), int(imm >> immNumberBits & maxCredits), int(imm & (1<<immNumberBits - 1))
+	k = kind(imm >> (immCreditBits + immNumberBits))
+	return k, int(imm >> immNumberBits & maxCredits), int(imm & (1<<immNumberBits - 1))
 }
 
 // An offer describes a message that the peer is to read.
@@ -73,7 +74,8 @@ func parseOffer(b []byte, maxMessage int) (o offer, err error) {
 		return o, fmt.Errorf("%w: an offer of %d bytes", ErrProtocol, len(b))
 	}
 	le := binary.LittleEndian
-	o = offer{kind: kind(b[0]), number: int(le.Uint16(b[2:])), key: le.Uint32(b[4:]), addr: le.Uint64(b[8:]), length: le.Uint64(b[16:])}
+	o = offer{kind: kind(b[0]), number: int(le.Uint16(b[2:])), key: le.Uint32(b[4:]), addr: le.Uint64(b[8:]),
+		length: le.Uint64(b[16:])}
 	switch {
 	case o.kind > kindReply:
 		return o, fmt.Errorf("%w: an offer of a message of kind %d", ErrProtocol, o.kind)
@@ -120,7 +122,8 @@ func parseHello(b []byte) (h hello, err error) {
 	case len(b) < helloLen || string(b[:4]) != helloMagic:
 		return h, fmt.Errorf("%w: it does not use package rdma", ErrProtocol)
 	case b[4] != helloVersion:
-		return h, fmt.Errorf("%w: it uses version %d of the protocol, and this program version %d", ErrProtocol, b[4], helloVersion)
+		return h, fmt.Errorf("%w: it uses version %d of the protocol, and this program version %d", ErrProtocol, b[4],
+			helloVersion)
 	}
 	n := int(le.Uint16(b[20:]))
 	limit := uint64(le.Uint64(b[12:]))

@@ -46,6 +46,8 @@ const (
 	Unsignaled = Rule(engine.RuleUnsignaled)
 	// A goroutine that the program has started on a machine runs after the test's cleanup.
 	GoroutineLeft Rule = "goroutine-left"
+	// A buffer of package rdma is used after it was released or sent.
+	BufferUse Rule = "buffer-use"
 )
 
 // Allow permits programs on the network to break rules, for tests that break them on purpose. It
@@ -54,7 +56,7 @@ func (n *Network) Allow(rules ...Rule) {
 	n.t.Helper()
 	for _, r := range rules {
 		known := slices.Concat(engine.Rules, engine.ProgramRules)
-		if r != GoroutineLeft && !slices.Contains(known, engine.Rule(r)) {
+		if r != GoroutineLeft && r != BufferUse && !slices.Contains(known, engine.Rule(r)) {
 			n.t.Fatalf("verbstest: Allow: there is no rule %q: use the constants of type verbstest.Rule", r)
 		}
 	}
@@ -133,7 +135,7 @@ func ofLibrary(function, file string) bool {
 	if !ours || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(name, "internal/providertest") {
 		return false
 	}
-	for _, pkg := range []string{"uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {
+	for _, pkg := range []string{"rdma.", "uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {
 		if strings.HasPrefix(name, pkg) {
 			return true
 		}
@@ -152,3 +154,6 @@ func caller() string {
 	var stack [32]uintptr
 	return site(stack[:runtime.Callers(2, stack[:])])
 }
+
+// Misused implements what package rdma looks for in a machine: it reports misuse of a buffer.
+func (h *host) Misused(text string) { h.m.net.broken(h.m, BufferUse, text+" at "+caller()) }

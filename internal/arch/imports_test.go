@@ -40,6 +40,7 @@ var layers = []struct {
 	{"verbstest/mistakes", nil},
 	{"cm", []string{"uverbs", "internal/driver", "internal/machine", "internal/rdmacm", "internal/uapi", "internal/nldev",
 		"internal/leak"}},
+	{"rdma", []string{"cm", "uverbs", "internal/machine"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
 	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
@@ -61,7 +62,7 @@ var layers = []struct {
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
-	{"examples/...", []string{"uverbs", "cm", "provider/all"}},
+	{"examples/...", []string{"rdma", "uverbs", "cm", "provider/all"}},
 }
 
 // forTests lists the packages that only tests and other packages in this list may
