@@ -263,12 +263,16 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.err == nil {
-		if end := c.cm.Err(); end != nil {
-			return c.cause(end)
-		}
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.eof:
+		return errPeerClosed
 	}
-	return c.err
+	if end := c.cm.Err(); end != nil {
+		return c.cause(end)
+	}
+	return nil
 }
 
 // LocalAddr returns the local address.
