@@ -42,7 +42,7 @@ func TestCloseDelivers(t *testing.T) {
 	}
 	err := p.client.Send(ctx, nil)
 	isError(t, err, net.ErrClosed)
-	if text := err.Error(); !strings.Contains(text, "send to "+p.there.AddrPort(7471).String()) {
+	if text := err.Error(); !strings.Contains(text, "send to "+p.client.PeerAddr().String()) {
 		t.Errorf("%q does not name the operation and the peer", text)
 	}
 	isError(t, p.client.Err(), net.ErrClosed)
@@ -103,7 +103,7 @@ func TestShutdown(t *testing.T) {
 // TestLostPeer checks that a waiting receiver notices that its peer has lost power.
 func TestLostPeer(t *testing.T) {
 	p := connect(t, &rdma.Options{KeepAlive: 10 * time.Millisecond}, &rdma.Options{Linger: -1})
-	p.net.Allow(verbstest.Destination)
+	p.allow(verbstest.Destination)
 	ctx := limit(t)
 	received := make(chan error, 1)
 	go func() { _, err := p.client.Recv(ctx); received <- err }()

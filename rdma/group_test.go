@@ -4,23 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdma"
-	"github.com/goverbs/goverbs/verbstest"
 )
 
 // TestGroup checks that members find each other by the group and reply to each other.
 func TestGroup(t *testing.T) {
-	n := verbstest.NewNetwork(t)
-	here, there := n.Machine(), n.Machine()
+	p := machines(t)
 	ctx := limit(t)
-	join := func(m *verbstest.Machine) (g *rdma.Group) {
-		m.Run(func() { g = must(rdma.JoinGroup(ctx, "239.1.2.3", nil))(t) })
+	var o rdma.GroupOptions
+	if onKernel {
+		o.LocalAddr = netip.MustParseAddr(deviceIP)
+	}
+	join := func(run func(f func())) (g *rdma.Group) {
+		run(func() { g = must(rdma.JoinGroup(ctx, "239.1.2.3", &o))(t) })
 		t.Cleanup(func() { check(t, g.Close()) })
 		return g
 	}
-	client, server := join(here), join(there)
+	client, server := join(p.onClient), join(p.onServer)
 	served := make(chan error, 1)
 	go func() {
 		for {

@@ -173,7 +173,7 @@ func TestRevoke(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := connect(t, nil, nil)
-			p.net.Allow(verbstest.RemoteAccess)
+			p.allow(verbstest.RemoteAccess)
 			ctx := limit(t)
 			r, s := p.share(t, 100, rdma.CanRead)
 			b := make([]byte, 100)
@@ -193,7 +193,7 @@ func TestTokensOfOthers(t *testing.T) {
 	p := connect(t, nil, nil)
 	q := &pair{net: p.net, here: p.here, there: p.there}
 	q.dial(t, nil, nil)
-	p.net.Allow(verbstest.RemoteAccess)
+	p.allow(verbstest.RemoteAccess)
 	ctx := limit(t)
 	_, s := p.share(t, 100, allRights)
 	b := make([]byte, 8)

@@ -42,7 +42,13 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
-// A pair is a connection on two machines in memory.
+// onKernel reports whether the tests run on the device that GOVERBS_DEVICE names, instead of on machines in memory.
+var onKernel = os.Getenv("GOVERBS_DEVICE") != ""
+
+// deviceIP is the address of that device.
+const deviceIP = "10.9.0.1"
+
+// A pair is a connection on two machines in memory, or of the device with itself. net, here and there are nil then.
 type pair struct {
 	net            *verbstest.Network
 	here, there    *verbstest.Machine
@@ -50,21 +56,69 @@ type pair struct {
 }
 
 // connect returns a connection whose sides have the given options.
-func connect(t testing.TB, client, server *rdma.Options, options ...verbstest.Option) *pair {
+func connect(t testing.TB, client, server *rdma.Options) *pair {
 	t.Helper()
-	p := &pair{net: verbstest.NewNetwork(t, options...)}
-	p.here, p.there = p.net.Machine(), p.net.Machine()
+	p := machines(t)
 	p.dial(t, client, server)
 	return p
+}
+
+// machines returns a pair that is not connected.
+func machines(t testing.TB) *pair {
+	if onKernel {
+		return &pair{}
+	}
+	p := &pair{net: verbstest.NewNetwork(t)}
+	p.here, p.there = p.net.Machine(), p.net.Machine()
+	return p
+}
+
+// allow permits the test to break rules of package verbstest.
+func (p *pair) allow(rules ...verbstest.Rule) {
+	if p.net != nil {
+		p.net.Allow(rules...)
+	}
+}
+
+// onServer runs f on the machine of the server.
+func (p *pair) onServer(f func()) { runOn(p.there, f) }
+
+// onClient runs f on the machine of the client.
+func (p *pair) onClient(f func()) { runOn(p.here, f) }
+
+func runOn(m *verbstest.Machine, f func()) {
+	if m != nil {
+		m.Run(f)
+	} else {
+		f()
+	}
+}
+
+// listen returns a listener on the machine of the server.
+func (p *pair) listen(t testing.TB, o *rdma.Options) (l *rdma.Listener) {
+	t.Helper()
+	addr := ":7471"
+	if onKernel {
+		addr = deviceIP + ":0"
+	}
+	p.onServer(func() { l = must(rdma.Listen(addr, o))(t) })
+	return l
+}
+
+// addr returns where clients find l.
+func (p *pair) addr(l *rdma.Listener) string {
+	if onKernel {
+		return l.Addr().String()
+	}
+	return p.there.AddrPort(l.Addr().Port()).String()
 }
 
 func (p *pair) dial(t testing.TB, client, server *rdma.Options) {
 	t.Helper()
 	ctx := limit(t)
 	accepted := make(chan *rdma.Conn, 1)
-	var l *rdma.Listener
-	p.there.Run(func() {
-		l = must(rdma.Listen(":7471", server))(t)
+	l := p.listen(t, server)
+	p.onServer(func() {
 		go func() {
 			c, err := l.Accept(ctx)
 			if err != nil {
@@ -73,7 +127,7 @@ func (p *pair) dial(t testing.TB, client, server *rdma.Options) {
 			accepted <- c
 		}()
 	})
-	p.here.Run(func() { p.client = must(rdma.Dial(ctx, p.there.AddrPort(7471).String(), client))(t) })
+	p.onClient(func() { p.client = must(rdma.Dial(ctx, p.addr(l), client))(t) })
 	p.server = <-accepted
 	check(t, l.Close())
 	if p.server == nil {

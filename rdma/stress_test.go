@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdma"
-	"github.com/goverbs/goverbs/verbstest"
 )
 
 // The environment sets the scale of TestStress.
@@ -34,14 +33,12 @@ func TestStress(t *testing.T) {
 	if err != nil {
 		d = 2 * time.Second
 	}
-	n := verbstest.NewNetwork(t)
-	here, there := n.Machine(), n.Machine()
+	p := machines(t)
 	ctx, cancel := context.WithTimeout(t.Context(), d+5*time.Minute)
 	defer cancel()
-	var l *rdma.Listener
 	var servers sync.WaitGroup
-	there.Run(func() {
-		l = must(rdma.Listen(":7471", nil))(t)
+	l := p.listen(t, nil)
+	p.onServer(func() {
 		servers.Go(func() {
 			for {
 				c, err := l.Accept(ctx)
@@ -57,10 +54,10 @@ func TestStress(t *testing.T) {
 	})
 	var clients sync.WaitGroup
 	end := time.Now().Add(d)
-	here.Run(func() {
+	p.onClient(func() {
 		for i := range conns {
 			clients.Go(func() {
-				c, err := rdma.Dial(ctx, there.AddrPort(7471).String(), nil)
+				c, err := rdma.Dial(ctx, p.addr(l), nil)
 				if err != nil {
 					t.Error(err)
 					return

@@ -1,0 +1,24 @@
+//go:build device
+
+package rdma_test
+
+import "testing"
+
+// TestDevice runs the tests that need no faults on a device of the kernel.
+func TestDevice(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T){
+		"Messages": TestMessages, "SlowReceiver": TestSlowReceiver, "HeldMessages": TestHeldMessages,
+		"ContextsOfReceives": TestContextsOfReceives, "Calls": TestCalls, "LateReplies": TestLateReplies,
+		"CloseDelivers": TestCloseDelivers, "CloseEndsCalls": TestCloseEndsCalls, "CloseBoth": TestCloseBoth,
+		"Shutdown": TestShutdown, "OneSided": TestOneSided, "WriteImm": TestWriteImm, "Batch": TestBatch,
+		"Rights": TestRights, "Buffers": TestBuffers, "TooLong": TestTooLong, "Group": TestGroup, "Stress": TestStress,
+	} {
+		t.Run(name, f)
+	}
+}
+
+// TestDeviceTokens breaks a rule of the software ConnectX: it uses keys that are not valid.
+func TestDeviceTokens(t *testing.T) {
+	t.Run("Revoke", TestRevoke)
+	t.Run("TokensOfOthers", TestTokensOfOthers)
+}
