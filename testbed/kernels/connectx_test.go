@@ -29,8 +29,8 @@ type site struct {
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"},
-		"", "", ""},
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm",
+		"rdma"}, "", "", ""},
 	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest"}, suite.Ethernet + "|" +
 		linkless, "", ""},
 	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "",
@@ -49,6 +49,7 @@ var breaking = []struct {
 	{"uverbs/devicetest", "key cq-overrun", "Events|CQOverrunEvent"},
 	{"uverbs/devicetest", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|ParityMR|CloseRace|StressClose"},
 	{"cm/devicetest", "key", "CloseMRUnder.*"},
+	{"rdma", "key", "Tokens"},
 }
 
 // linkless are tests that have passed on Ethernet with the same kernel and do
