@@ -43,7 +43,8 @@ func (c *Conn) initSends(depth int) {
 	}
 	c.requests = make([]request, n)
 	c.depth = depth
-	c.signalEach = uint64(max(depth/4, 1))
+	// Among the requests that fill the room, some must have a completion, or nothing would free it.
+	c.signalEach = uint64(max(min(c.room()/2, depth/4), 1))
 }
 
 // room returns how many requests can be posted for messages and one-sided operations. Those of the protocol
