@@ -55,18 +55,14 @@ func (c *Conn) WriteImmBuffer(ctx context.Context, b Buffer, to Token, off int, 
 // CompareAndSwap replaces the 8 bytes at off of the peer's memory, a number in the peer's byte order, by new if they
 // are old. It returns what they were before: the swap was done if that is old. Off must be a multiple of 8.
 func (c *Conn) CompareAndSwap(ctx context.Context, t Token, off int, old, new uint64) (uint64, error) {
-	v, err := c.atomic(ctx, &t, off, func(b *uverbs.SendBatch, seq uint64) {
-		b.CompareSwap(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, old, new)
-	})
+	v, err := c.atomic(ctx, &t, off, atomicOp{swap: true, x: old, y: new})
 	return v, c.onesided("compare and swap at", err)
 }
 
 // FetchAdd adds to the 8 bytes at off of the peer's memory, a number in the peer's byte order. It returns what they
 // were before. Off must be a multiple of 8.
 func (c *Conn) FetchAdd(ctx context.Context, t Token, off int, add uint64) (uint64, error) {
-	v, err := c.atomic(ctx, &t, off, func(b *uverbs.SendBatch, seq uint64) {
-		b.FetchAdd(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, add)
-	})
+	v, err := c.atomic(ctx, &t, off, atomicOp{x: add})
 	return v, c.onesided("fetch and add at", err)
 }
 
@@ -232,8 +228,13 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 	return c.submit(ctx, &b, o, m)
 }
 
-func (c *Conn) atomic(ctx context.Context, t *Token, off int,
-	build func(b *uverbs.SendBatch, seq uint64)) (uint64, error) {
+// An atomicOp is COMPARE_SWAP of x by y, or FETCH_ADD of x.
+type atomicOp struct {
+	swap bool
+	x, y uint64
+}
+
+func (c *Conn) atomic(ctx context.Context, t *Token, off int, a atomicOp) (uint64, error) {
 	if err := t.check(off, 8, CanAtomic); err != nil {
 		return 0, err
 	}
@@ -252,24 +253,16 @@ func (c *Conn) atomic(ctx context.Context, t *Token, off int,
 	}
 	seq, _ := c.next(true)
 	b := c.qp.StartSend()
-	build(&b, seq)
+	if addr := t.Addr + uint64(off); a.swap {
+		b.CompareSwap(seq, uverbs.Signaled, addr, t.Key, a.x, a.y)
+	} else {
+		b.FetchAdd(seq, uverbs.Signaled, addr, t.Key, a.x)
+	}
 	b.SGE(m.sge(8))
 	if err := c.submit(ctx, &b, o, m); err != nil {
 		return 0, err
 	}
 	return binary.NativeEndian.Uint64(m.bytes), nil
-}
-
-// do posts one request and waits for it.
-func (c *Conn) do(ctx context.Context, build func(b *uverbs.SendBatch, seq uint64)) error {
-	o, err := c.lockToPost(ctx)
-	if err != nil {
-		return err
-	}
-	seq, _ := c.next(true)
-	b := c.qp.StartSend()
-	build(&b, seq)
-	return c.submit(ctx, &b, o, nil)
 }
 
 func (c *Conn) canPost() bool { return c.room() > 0 }

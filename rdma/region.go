@@ -209,14 +209,22 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	if err := c.addShare(s); err != nil {
 		return nil, errors.Join(err, s.closed())
 	}
-	err = c.do(ctx, func(b *uverbs.SendBatch, seq uint64) {
-		b.BindMW(seq, uverbs.Signaled, s.mw, s.token.Key,
-			uverbs.MWRange{MR: mr, Off: off, Len: n, Access: rights.access()})
-	})
-	if err != nil {
+	if err = c.bind(ctx, s, uverbs.MWRange{MR: mr, Off: off, Len: n, Access: rights.access()}); err != nil {
 		return nil, errors.Join(err, s.Revoke())
 	}
 	return s, nil
+}
+
+// bind binds the window of a share, and waits until the peer can use it.
+func (c *Conn) bind(ctx context.Context, s *Share, r uverbs.MWRange) error {
+	o, err := c.lockToPost(ctx)
+	if err != nil {
+		return err
+	}
+	seq, flags := c.next(true)
+	b := c.qp.StartSend()
+	b.BindMW(seq, flags, s.mw, s.token.Key, r)
+	return c.submit(ctx, &b, o, nil)
 }
 
 // addShare makes the end of the connection and of the region end the share.
