@@ -188,7 +188,7 @@ func (c *Conn) drop(m Message) {
 		c.freeIncoming(large)
 		c.owe()
 	}
-	c.sendControl()
+	c.sendControl(false)
 }
 
 // ask records a call of the peer and returns its serial number.

@@ -106,17 +106,19 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error 
 	o := offer{kind: k, number: number, key: rkey, addr: m.mr.Addr() + uint64(m.off), length: uint64(n)}
 	var body [offerLen]byte
 	o.put(&body)
-	seq, flags := c.next(false)
+	w.state = windowOffered
+	seq, flags := c.next(c.idleWindow() == nil) // completes the requests that free other windows
 	credits := c.owedCredits()
 	b := c.qp.StartSend()
 	b.BindMW(seq, 0, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
 	b.SendImm(seq+1, flags, packImm(kindOffer, credits, w.number))
 	b.Inline(body[:])
 	if err := b.Submit(); err != nil {
+		w.state = windowIdle
 		return c.refused(err)
 	}
 	w.mw.SetRKey(rkey)
-	w.rkey, w.m, w.state = rkey, m, windowOffered
+	w.rkey, w.m = rkey, m
 	c.posted(request{}, 0)
 	c.posted(request{}, flags)
 	c.sent(credits)
@@ -146,14 +148,14 @@ func (c *Conn) invalidate() bool {
 		if c.space() == 0 {
 			return false
 		}
-		seq, flags := c.next(true)
+		w.state = windowClosing
+		seq, flags := c.next(c.closing || c.idleWindow() == nil) // else, nobody waits for the window yet
 		b := c.qp.StartSend()
 		b.LocalInv(seq, flags, w.rkey)
 		if err := b.Submit(); err != nil {
 			c.fail(err)
 			return true
 		}
-		w.state = windowClosing
 		c.posted(request{window: w}, flags)
 	}
 	return true

@@ -93,7 +93,7 @@ func (c *Conn) releaseSlot(m *memory) {
 	defer c.unlock()
 	c.repost(m)
 	c.owe()
-	c.sendControl()
+	c.sendControl(true)
 }
 
 func (c *Conn) repost(m *memory) {
@@ -123,19 +123,20 @@ func (c *Conn) sent(credits int) {
 	c.control.credits = false
 }
 
-// sendControl sends what the protocol is to send, as far as there is room.
-func (c *Conn) sendControl() {
+// sendControl sends what the protocol is to send, as far as there is room. Unless all is set, it leaves what can wait
+// for a message of the program, because the call goes on and the peer can, too.
+func (c *Conn) sendControl(all bool) {
 	k := &c.control
-	if !k.credits && !k.invalidate && len(k.taken) == 0 || c.err != nil {
+	if c.err != nil || !k.credits && !k.invalidate && len(k.taken) == 0 {
 		return
 	}
-	for len(k.taken) > 0 && c.space() > 0 {
+	for len(k.taken) > 0 && c.space() > 0 && (all || 2*len(k.taken) >= c.options.Offers) {
 		n := k.taken[len(k.taken)-1]
+		k.taken = k.taken[:len(k.taken)-1]
 		if err := c.postControl(kindTaken, n, nil, false); err != nil {
 			c.fail(err)
 			return
 		}
-		k.taken = k.taken[:len(k.taken)-1]
 	}
 	if k.invalidate && c.invalidate() {
 		k.invalidate = false
@@ -145,6 +146,15 @@ func (c *Conn) sendControl() {
 			c.fail(err)
 		}
 	}
+}
+
+// takenNumber returns the number that a message carries: one more than that of an offer that has been read, or 0.
+func (c *Conn) takenNumber() int {
+	k := &c.control
+	if len(k.taken) == 0 {
+		return 0
+	}
+	return k.taken[len(k.taken)-1] + 1
 }
 
 // Recv waits for a message and returns it. Goroutines that call it at the same time get one message each.
@@ -209,11 +219,11 @@ func (c *Conn) deliver(m Message) Message {
 	c.stats.Received++
 	c.stats.ReceivedBytes += uint64(m.n)
 	if large := m.large; large != nil {
-		m.Buffer, m.large = large.m.take(m.n), nil
+		m.Buffer = large.m.take(m.n)
 		large.m.drop()
 		c.freeIncoming(large)
 		c.owe() // its receive was posted again at once
-		c.sendControl()
+		m.large = released
 		return m
 	}
 	n := m.n
@@ -236,7 +246,7 @@ func (c *Conn) handle(wcs []uverbs.WC) {
 			c.fail(err)
 		}
 	}
-	c.sendControl()
+	c.sendControl(false)
 }
 
 // receive handles what the peer has sent.
@@ -275,7 +285,14 @@ func (c *Conn) useCredit() error {
 // dispatch handles a SEND of n bytes.
 func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 	switch k {
-	case kindMessage, kindCall:
+	case kindMessage:
+		if number > 0 {
+			if err := c.taken(number - 1); err != nil {
+				return err
+			}
+		}
+		return c.queue(Message{Buffer: Buffer{m: slot}, n: n})
+	case kindCall:
 		return c.queue(Message{Buffer: Buffer{m: slot}, n: n, kind: k, number: number})
 	case kindReply:
 		return c.replied(Message{Buffer: Buffer{m: slot}, n: n, kind: k, number: number})
@@ -431,6 +448,19 @@ func (m Message) Len() int { return m.n }
 
 // SetLen is not for messages: it returns [ErrBounds].
 func (m Message) SetLen(int) error { return ErrBounds }
+
+// Release gives the memory of the message back, so that the peer may send another one. Further calls do nothing.
+func (m Message) Release() {
+	m.Buffer.Release()
+	if m.large == released {
+		m.c.mu.Lock()
+		m.c.sendControl(true)
+		m.c.unlock()
+	}
+}
+
+// released marks a long message that the program has got.
+var released = new(incoming)
 
 // Copy returns the bytes of the message in memory of their own, and releases the message.
 func (m Message) Copy() []byte {

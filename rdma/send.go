@@ -153,6 +153,9 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	defer c.unlock()
 	seq, flags := c.next(false)
 	credits := c.owedCredits()
+	if k == kindMessage {
+		number = c.takenNumber()
+	}
 	b := c.qp.StartSend()
 	b.SendImm(seq, flags, packImm(k, credits, number))
 	b.SGE(m.sge(n))
@@ -161,6 +164,9 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	}
 	c.posted(request{m: m}, flags)
 	c.sent(credits)
+	if k == kindMessage {
+		c.sentTaken(number)
+	}
 	c.credits--
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
@@ -169,8 +175,14 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 
 // postInline sends b. The caller holds c.mu and has waited for a credit.
 func (c *Conn) postInline(k kind, number int, data []byte) error {
+	if k == kindMessage {
+		number = c.takenNumber()
+	}
 	if err := c.postControl(k, number, data, false); err != nil {
 		return c.refused(err)
+	}
+	if k == kindMessage {
+		c.sentTaken(number)
 	}
 	c.credits--
 	c.stats.Sent++
@@ -191,6 +203,13 @@ func (c *Conn) postControl(k kind, number int, data []byte, signal bool) error {
 	c.posted(request{}, flags)
 	c.sent(credits)
 	return nil
+}
+
+// sentTaken records that a message has carried number: see takenNumber.
+func (c *Conn) sentTaken(number int) {
+	if number > 0 {
+		c.control.taken = c.control.taken[:len(c.control.taken)-1]
+	}
 }
 
 // next returns the number of the next request, and its flags. Of the requests that nothing waits for, only

@@ -122,6 +122,10 @@ func (c *Conn) step(ctx context.Context, l *waitList, mine **waiter) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	c.sendControl(true)
+	if c.err != nil {
+		return nil // the caller looks at c.err
+	}
 	if !c.leading {
 		return c.lead(ctx)
 	}
@@ -165,16 +169,13 @@ func (c *Conn) newWaiter() *waiter {
 
 // lead waits for completions and handles them.
 func (c *Conn) lead(ctx context.Context) error {
-	n, err := c.cq.Poll(c.wcs[:])
-	if n == 0 && err == nil {
-		c.leading = true
-		c.unlock()
-		n, err = c.cq.PollWait(ctx, c.wcs[:])
-		c.mu.Lock()
-		c.leading = false
-		if c.closing {
-			c.leaderDone.Broadcast()
-		}
+	c.leading = true
+	c.unlock()
+	n, err := c.cq.PollWait(ctx, c.wcs[:])
+	c.mu.Lock()
+	c.leading = false
+	if c.closing {
+		c.leaderDone.Broadcast()
 	}
 	c.handle(c.wcs[:n])
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 type kind uint32
 
 const (
-	kindMessage kind = iota // a message
+	kindMessage kind = iota // a message; its number is 0 or one more than that of an offer as in kindTaken
 	kindCall                // a message that wants a reply, with a number
 	kindReply               // the reply to the call with this number
 	kindOffer               // an offer of a message that is read by the peer; its body says which kind

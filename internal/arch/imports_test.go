@@ -60,7 +60,7 @@ var layers = []struct {
 	{"internal/fakemlx5", []string{"uverbs", "internal/connectx/...", "internal/ioctl/...", "internal/race",
 		"internal/uapi"}},
 	{"testbed/...", []string{"..."}},
-	{"bench/...", []string{"uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
+	{"bench/...", []string{"rdma", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
 	{"examples/...", []string{"rdma", "uverbs", "cm", "provider/all"}},
 }

@@ -1,0 +1,111 @@
+// Rdmacost measures what package rdma costs beside the same work on package cm, in CPU time of the process: both ends
+// of a connection of a device with itself. If the clock counts instructions (QEMU's -icount), the figures are
+// instructions, and nanoseconds otherwise.
+//
+//	rdmacost -addr 10.9.0.1
+//
+// Each figure is the smallest of several rounds, for one operation: rdma's, cm's and their ratio.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+)
+
+func main() {
+	addr := flag.String("addr", "10.9.0.1", "address of the device")
+	rounds := flag.Int("rounds", 12, "number of rounds")
+	flag.Parse()
+	if err := run(*addr, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "rdmacost:", err)
+		os.Exit(1)
+	}
+}
+
+// A level is package rdma or package cm. Its functions carry out one operation. A message is echoed with one of 64
+// bytes.
+type level interface {
+	read() error
+	write() error
+	small() error
+	large() error
+	close() error
+}
+
+const (
+	smallSize = 64
+	largeSize = 1 << 20
+)
+
+func run(addr string, rounds int) (err error) {
+	debug.SetGCPercent(-1) // do not measure garbage collections
+	runtime.GOMAXPROCS(1)
+	// A clock that counts instructions leaps while the machine idles, so there are no deadlines.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	easy, err := newEasy(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, easy.close()) }()
+	hand, err := newHand(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hand.close()) }()
+	for _, m := range []struct {
+		name  string
+		count int
+		f     func(level) error
+	}{
+		{"read", 300, level.read}, {"write", 300, level.write}, {"small", 300, level.small}, {"large", 30, level.large},
+	} {
+		var best [2]float64
+		for range rounds {
+			for i, l := range []level{easy, hand} {
+				d, err := cost(l, m.count, m.f)
+				if err != nil {
+					return fmt.Errorf("%s: %w", m.name, err)
+				}
+				if best[i] == 0 || d < best[i] {
+					best[i] = d
+				}
+			}
+		}
+		fmt.Printf("%s_rdma %.0f\n%s_cm %.0f\n%s_ratio %.3f\n", m.name, best[0], m.name, best[1], m.name, best[0]/best[1])
+	}
+	return nil
+}
+
+// cost returns the CPU time of one operation.
+func cost(l level, count int, f func(level) error) (float64, error) {
+	if err := f(l); err != nil { // what follows begins in the same state
+		return 0, err
+	}
+	start, err := cpuTime()
+	if err != nil {
+		return 0, err
+	}
+	for range count {
+		if err := f(l); err != nil {
+			return 0, err
+		}
+	}
+	end, err := cpuTime()
+	return float64(end-start) / float64(count), err
+}
+
+func cpuTime() (int64, error) {
+	var t unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
+	return t.Nano(), err
+}
