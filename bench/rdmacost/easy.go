@@ -20,14 +20,14 @@ type easy struct {
 	served chan error
 }
 
-func newEasy(ctx context.Context, addr string) (*easy, error) {
+func newEasy(ctx context.Context, addr string, o *rdma.Options) (*easy, error) {
 	e := &easy{ctx: ctx, data: make([]byte, largeSize), region: rdma.NewRegion(4096), served: make(chan error, 1)}
 	var err error
-	if e.l, err = rdma.Listen(addr+":0", &rdma.Options{KeepAlive: -1}); err != nil {
+	if e.l, err = rdma.Listen(addr+":0", o); err != nil {
 		return nil, err
 	}
 	go func() { e.served <- e.serve() }()
-	if e.client, err = rdma.Dial(ctx, e.l.Addr().String(), &rdma.Options{KeepAlive: -1}); err != nil {
+	if e.client, err = rdma.Dial(ctx, e.l.Addr().String(), o); err != nil {
 		return nil, err
 	}
 	m, err := e.client.Recv(ctx)
