@@ -151,7 +151,6 @@ func (c *Conn) closeResources() error {
 	errs = append(errs, c.freeReceives())
 	if c.pool != nil {
 		errs = append(errs, c.pool.close())
-		c.pool = nil
 	}
 	return errors.Join(errs...)
 }
@@ -289,7 +288,8 @@ func (c *Conn) PrivateData() []byte { return c.remote.data }
 func (c *Conn) CM() *cm.Conn { return c.cm }
 
 // Alloc returns a buffer of n bytes with undefined contents. It may be sent on any connection through the
-// same device. It returns [ErrTooLong] for more than 1 GiB, and the errors of [uverbs.PD.RegMR].
+// same device. It returns [ErrTooLong] for more than 1 GiB, net.ErrClosed after Close of all of them, and the
+// errors of [uverbs.PD.RegMR].
 func (c *Conn) Alloc(n int) (Buffer, error) {
 	if n < 0 {
 		return Buffer{}, c.opError("allocate for", ErrBounds)

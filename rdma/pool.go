@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"math/bits"
+	"net"
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -104,7 +105,7 @@ func (p *pool) has(n int) bool {
 // grow adds memory of a class. The caller holds p.mu.
 func (p *pool) grow(class int) error {
 	if p.closed {
-		return ErrForeign
+		return net.ErrClosed
 	}
 	size := 1 << (class + minClass)
 	slab := make([]byte, max(size, slabSize))
