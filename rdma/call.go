@@ -79,17 +79,19 @@ func (c *Conn) newCall(ctx context.Context) (*call, error) {
 			c.calls.all = append(c.calls.all, k)
 			return k, nil
 		}
-		if err := c.step(ctx, &c.others, nil); err != nil {
+		if err := c.step(ctx, &c.callers, nil); err != nil {
 			return nil, err
 		}
 	}
 }
 
+// callable reports whether a call can have a number.
+func (c *Conn) callable() bool { return len(c.calls.free) > 0 || len(c.calls.all) < maxCalls }
+
 // freeCall makes the number of a call available.
 func (c *Conn) freeCall(k *call) {
 	*k = call{number: k.number}
 	c.calls.free = append(c.calls.free, k.number)
-	c.wakeFirst(&c.others)
 }
 
 // await waits for the reply.

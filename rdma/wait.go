@@ -71,10 +71,11 @@ type lists struct {
 	senders   waitList // calls that send a message
 	offerers  waitList // calls that offer a message
 	posters   waitList // calls that post something else
+	callers   waitList // Call, for a number
 }
 
-func (l *lists) each() [5]*waitList {
-	return [...]*waitList{&l.others, &l.receivers, &l.senders, &l.offerers, &l.posters}
+func (l *lists) each() [6]*waitList {
+	return [...]*waitList{&l.others, &l.receivers, &l.senders, &l.offerers, &l.posters, &l.callers}
 }
 
 func (c *Conn) wakeAll() {
@@ -105,6 +106,8 @@ func (c *Conn) wakeNext() {
 		c.wake(c.offerers.first)
 	case c.posters.first != nil && c.room() > 0:
 		c.wake(c.posters.first)
+	case c.callers.first != nil && c.callable():
+		c.wake(c.callers.first)
 	case c.leading:
 	default:
 		for _, l := range c.each() {

@@ -1,0 +1,69 @@
+package rdma_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// TestAllCallsWait checks that a call that waits for its turn goes on when any of the 1024 calls before it has had its
+// reply, and that the others need not have had theirs.
+func TestAllCallsWait(t *testing.T) {
+	const most = 1024
+	p := connect(t, &rdma.Options{Linger: -1}, &rdma.Options{Depth: most + 8})
+	ctx := limit(t)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer func() { check(t, p.client.Close()) }()
+	asked := map[uint32]rdma.Message{}
+	receive := func() {
+		m := must(p.server.Recv(ctx))(t)
+		asked[binary.LittleEndian.Uint32(m.Bytes())] = m
+		m.Release()
+	}
+	call := func(i int) {
+		calls.Go(func() {
+			m, err := p.client.Call(ctx, binary.LittleEndian.AppendUint32(nil, uint32(i)))
+			if err == nil {
+				m.Release()
+			} else if !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		receive()
+	}
+	for i := range most {
+		call(i)
+	}
+	next := background(func() error {
+		m, err := p.client.Call(ctx, []byte("next"))
+		if err == nil {
+			m.Release()
+		}
+		return err
+	})
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the call waits
+	defer cancel()
+	_, err := p.server.Recv(short)
+	isError(t, err, context.DeadlineExceeded)
+	check(t, asked[500].Reply(ctx, nil))
+	m := make(chan error, 1)
+	go func() {
+		m <- func() error {
+			m, err := p.server.Recv(ctx)
+			if err == nil {
+				err = m.Reply(ctx, nil)
+				m.Release()
+			}
+			return err
+		}()
+	}()
+	check(t, within(t, m, "Recv of the next call"))
+	check(t, within(t, next, "the next call"))
+}
