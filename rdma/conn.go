@@ -237,16 +237,15 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	c.closing = true
 	defer close(c.done)
 	c.wakeAll()
+	c.dismiss(errLeave)
+	c.cq.EndWaits(nil)
 	err := c.flush(ctx)
 	if c.err == nil {
 		c.end(fmt.Errorf("%w by this side", net.ErrClosed))
 	} else {
 		c.wakeAll()
 	}
-	c.cq.EndWaits(net.ErrClosed)
-	for c.leading { // it returns at once: the queue has ended
-		c.leaderDone.Wait()
-	}
+	c.dismiss(net.ErrClosed)
 	c.unlock()
 	if err != nil && !errors.Is(err, ErrDisconnected) {
 		err = c.opError("close", err)

@@ -187,8 +187,23 @@ func (c *Conn) lead(ctx context.Context) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
 	}
+	if c.closing && err == errLeave {
+		return nil
+	}
 	c.fail(err)
 	return nil // the caller looks at c.err
+}
+
+// errLeave ends the wait of the leader.
+var errLeave = errors.New("rdma: the connection is being closed")
+
+// dismiss ends the wait of the leader, and returns when it has handled what has arrived. The caller holds c.mu and
+// has set c.closing.
+func (c *Conn) dismiss(why error) {
+	c.cq.EndWaits(why)
+	for c.leading {
+		c.leaderDone.Wait()
+	}
 }
 
 // opError returns the error of an operation.

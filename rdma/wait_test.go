@@ -67,3 +67,30 @@ func TestAllCallsWait(t *testing.T) {
 	check(t, within(t, m, "Recv of the next call"))
 	check(t, within(t, next, "the next call"))
 }
+
+// TestCloseAtOnce checks that calls return at once when this side closes the connection, also the one that waits for
+// completions, while Close waits for a peer that cannot be reached.
+func TestCloseAtOnce(t *testing.T) {
+	p := connect(t, &rdma.Options{Linger: time.Minute}, &rdma.Options{Linger: -1})
+	ctx := limit(t)
+	heal := p.net.Partition(p.here, p.there)
+	var waits []<-chan error
+	for range 4 {
+		waits = append(waits, background(func() error { _, err := p.client.Recv(ctx); return err }),
+			background(func() error { _, err := p.client.Call(ctx, nil); return err }))
+	}
+	until(t, "the calls are sent", func() bool { return p.client.Stats().Sent == 4 })
+	closing, cancel := context.WithCancel(ctx)
+	closed := background(func() error { return p.client.Shutdown(closing) })
+	for _, w := range waits {
+		isError(t, within(t, w, "a call beside Close"), net.ErrClosed)
+	}
+	select {
+	case err := <-closed:
+		t.Errorf("Shutdown has not waited: %v", err)
+	default:
+	}
+	cancel()
+	isError(t, within(t, closed, "Shutdown"), context.Canceled)
+	heal()
+}
