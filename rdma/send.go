@@ -252,15 +252,18 @@ func (c *Conn) lockToSend(ctx context.Context) error {
 func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) error {
 	since := time.Now()
 	for {
-		if err := c.usable(); err != nil {
-			c.unlock()
-			return err
-		}
-		if ready() {
+		err := c.usable()
+		switch {
+		case err != nil:
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case ready():
 			c.stalled(since)
 			return nil
+		default:
+			err = c.step(ctx, l, nil)
 		}
-		if err := c.step(ctx, l, nil); err != nil {
+		if err != nil {
 			c.unlock()
 			return err
 		}

@@ -94,3 +94,43 @@ func TestCloseAtOnce(t *testing.T) {
 	isError(t, within(t, closed, "Shutdown"), context.Canceled)
 	heal()
 }
+
+// TestEndedContexts checks that nothing is sent for a context that has ended before the call.
+func TestEndedContexts(t *testing.T) {
+	p := connect(t, nil, nil)
+	ctx := limit(t)
+	_, s := p.share(t, 4096, allRights)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	b := must(p.client.Alloc(1000))(t)
+	defer b.Release()
+	token := s.Token()
+	for name, f := range map[string]func() error{
+		"Send":        func() error { return p.client.Send(ended, []byte("x")) },
+		"Send copied": func() error { return p.client.Send(ended, make([]byte, 1000)) },
+		"Send long":   func() error { return p.client.Send(ended, make([]byte, 10000)) },
+		"SendBuffer":  func() error { return p.client.SendBuffer(ended, b) },
+		"Call":        func() error { _, err := p.client.Call(ended, []byte("x")); return err },
+		"Recv":        func() error { _, err := p.client.Recv(ended); return err },
+		"Read":        func() error { return p.client.Read(ended, make([]byte, 10), token, 0) },
+		"Write":       func() error { return p.client.Write(ended, make([]byte, 10), token, 0) },
+		"WriteImm":    func() error { return p.client.WriteImm(ended, make([]byte, 10), token, 0, 1) },
+		"FetchAdd":    func() error { _, err := p.client.FetchAdd(ended, token, 0, 1); return err },
+		"Batch": func() error {
+			batch := p.client.NewBatch()
+			batch.Write(b, token, 0)
+			return batch.Do(ended)
+		},
+	} {
+		if err := f(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if stats := p.client.Stats(); stats.Sent != 0 || stats.Operations != 0 || stats.Stalls != 0 {
+		t.Errorf("%+v", stats)
+	}
+	check(t, p.client.Send(ctx, []byte("last")))
+	if m := must(p.server.Recv(ctx))(t); string(m.Bytes()) != "last" {
+		t.Errorf("%q was sent", m.Bytes())
+	}
+}
