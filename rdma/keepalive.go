@@ -20,7 +20,7 @@ func (c *Conn) probe(d time.Duration) {
 	if c.err != nil || c.closing {
 		return
 	}
-	if !c.busy && c.head == c.tail && c.space() > 0 {
+	if !c.busy && c.probed <= c.head && c.space() > 0 {
 		seq, flags := c.next(true)
 		b := c.qp.StartSend()
 		b.Write(seq, flags, 0, 0)
@@ -29,6 +29,7 @@ func (c *Conn) probe(d time.Duration) {
 			return
 		}
 		c.posted(request{}, flags)
+		c.probed = c.tail
 	}
 	c.busy = false
 	c.keepAlive.Reset(d)

@@ -17,6 +17,7 @@ type sendQueue struct {
 	signaled   uint64    // number of the last request that has a completion
 	signalEach uint64    // requests
 	credits    int       // messages that the peer has receives for
+	probed     uint64    // number of the request after the last one of the keepalive
 }
 
 // A request is one in the send queue. Its number is its WRID.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // TestAllCallsWait checks that a call that waits for its turn goes on when any of the 1024 calls before it has had its
@@ -133,4 +134,22 @@ func TestEndedContexts(t *testing.T) {
 	if m := must(p.server.Recv(ctx))(t); string(m.Bytes()) != "last" {
 		t.Errorf("%q was sent", m.Bytes())
 	}
+}
+
+// TestKeepAliveAfterSends checks that the keepalive notices a peer that has lost power after messages to which nothing
+// is replied.
+func TestKeepAliveAfterSends(t *testing.T) {
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 12})
+	p.dial(t, &rdma.Options{KeepAlive: 10 * time.Millisecond}, &rdma.Options{Linger: -1})
+	p.allow(verbstest.Destination)
+	ctx := limit(t)
+	for range 3 {
+		check(t, p.client.Send(ctx, []byte("x")))
+		m := must(p.server.Recv(ctx))(t)
+		m.Release()
+	}
+	received := background(func() error { _, err := p.client.Recv(ctx); return err })
+	p.there.Kill()
+	isError(t, within(t, received, "Recv"), rdma.ErrDisconnected)
 }
