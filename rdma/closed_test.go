@@ -193,3 +193,29 @@ func useUntilClosed(ctx context.Context, t *testing.T, c *rdma.Conn, token rdma.
 		}
 	}
 }
+
+// TestErrAfterClose checks that Err says that the peer has closed the connection, whatever the connection has noticed
+// since.
+func TestErrAfterClose(t *testing.T) {
+	p := connect(t, nil, nil)
+	ctx := limit(t)
+	const messages = 5
+	for range messages {
+		check(t, p.client.Send(ctx, []byte("x")))
+	}
+	check(t, p.client.Close())
+	for range messages {
+		m := must(p.server.Recv(ctx))(t)
+		m.Release()
+		p.server.Stats()
+	}
+	for range 3 {
+		_, err := p.server.Recv(ctx)
+		if err != io.EOF {
+			t.Errorf("Recv returns %v", err)
+		}
+		isError(t, p.server.Err(), io.EOF)
+		isError(t, p.server.Err(), rdma.ErrDisconnected)
+		isError(t, p.server.Send(ctx, nil), io.EOF)
+	}
+}

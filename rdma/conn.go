@@ -160,7 +160,11 @@ func (c *Conn) fail(err error) {
 	if c.err != nil {
 		return
 	}
-	c.end(c.cause(err))
+	if c.eof {
+		c.end(errPeerClosed)
+	} else {
+		c.end(c.cause(err))
+	}
 	if errors.Is(err, ErrProtocol) {
 		if l := c.options.Logger; l != nil {
 			l.Warn("rdma: the peer breaks the protocol", "local", c.local, "peer", c.peer, "error", err)
