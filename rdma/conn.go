@@ -256,6 +256,9 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	} else {
 		err = nil
 	}
+	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
+	// An error means that the connection has ended already.
+	_ = c.cm.ID().ID.Disconnect()
 	return errors.Join(err, c.cm.Close())
 }
 
