@@ -69,8 +69,8 @@ func (c *Conn) ServeCalls(ctx context.Context, f func(request []byte) (reply []b
 	}
 }
 
-// SendToken shares a region with the peer, as [Conn.Share] does, and sends the token as a message. [Conn.RecvToken] of
-// the peer receives it.
+// SendToken shares a region with the peer, as [Conn.Share] does, and sends the token as a message. The peer receives it
+// with [RecvToken].
 func (c *Conn) SendToken(ctx context.Context, r *Region, rights Rights) (*Share, error) {
 	s, err := c.Share(ctx, r, rights)
 	if err != nil {
@@ -86,8 +86,9 @@ func (c *Conn) SendToken(ctx context.Context, r *Region, rights Rights) (*Share,
 	return s, nil
 }
 
-// RecvToken receives a message that is a token. It returns [ErrProtocol] if the message is not one.
-func (c *Conn) RecvToken(ctx context.Context) (t Token, err error) {
+// RecvToken receives a message that is a token. It can be the Setup of a [Client]. It returns [ErrProtocol] if the
+// message is not a token.
+func RecvToken(ctx context.Context, c *Conn) (t Token, err error) {
 	m, err := c.Recv(ctx)
 	if err != nil {
 		return t, err
