@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // operations returns a call of each method of a connection that can fail. b is a buffer of it, and call a call of the
@@ -88,6 +89,7 @@ func TestAfterClose(t *testing.T) {
 func TestCloseRaces(t *testing.T) {
 	for i := range 20 {
 		p := connect(t, &rdma.Options{Linger: -1}, &rdma.Options{Linger: 100 * time.Millisecond})
+		p.allow(verbstest.RemoteAccess) // the last requests of the other side
 		ctx := limit(t)
 		region, s := p.share(t, 4096, allRights)
 		var users sync.WaitGroup

@@ -293,6 +293,25 @@ func (c *Conn) PrivateData() []byte { return c.remote.data }
 // polling and closing it break the Conn.
 func (c *Conn) CM() *cm.Conn { return c.cm }
 
+// get returns memory of at least n bytes, which has no owner yet.
+func (c *Conn) get(n int) (*memory, error) {
+	m, err := c.pool.get(n)
+	if err != nil {
+		return nil, c.orEnd(err)
+	}
+	return m, nil
+}
+
+// orEnd returns why the connection has ended, or err if it has not.
+func (c *Conn) orEnd(err error) error {
+	c.mu.Lock()
+	defer c.unlock()
+	if end := c.usable(); end != nil {
+		return end
+	}
+	return err
+}
+
 // Alloc returns a buffer of n bytes with undefined contents. It may be sent on any connection through the
 // same device. It returns [ErrTooLong] for more than 1 GiB, net.ErrClosed after Close of all of them, and the
 // errors of [uverbs.PD.RegMR].
@@ -300,7 +319,7 @@ func (c *Conn) Alloc(n int) (Buffer, error) {
 	if n < 0 {
 		return Buffer{}, c.opError("allocate for", ErrBounds)
 	}
-	m, err := c.pool.get(n)
+	m, err := c.get(n)
 	if err != nil {
 		return Buffer{}, c.opError("allocate for", err)
 	}

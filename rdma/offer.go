@@ -3,6 +3,8 @@ package rdma
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -50,7 +52,11 @@ func (c *Conn) closeWindows() error {
 			w.m = nil
 		}
 	}
-	for s := range c.shares {
+	c.mu.Lock()
+	shares := slices.Collect(maps.Keys(c.shares))
+	clear(c.shares)
+	c.mu.Unlock()
+	for _, s := range shares {
 		errs = append(errs, s.closed())
 	}
 	return errors.Join(errs...)

@@ -79,7 +79,7 @@ func (c *Conn) readCopy(ctx context.Context, p []byte, from Token, off int) erro
 	}
 	for len(p) > 0 {
 		n := min(len(p), longestCopy)
-		m, err := c.pool.get(n)
+		m, err := c.get(n)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (c *Conn) writeCopy(ctx context.Context, p []byte, to Token, off int) error
 	}
 	for len(p) > 0 {
 		n := min(len(p), longestCopy)
-		m, err := c.pool.get(n)
+		m, err := c.get(n)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (c *Conn) writeImmCopy(ctx context.Context, p []byte, to Token, off int, im
 	if err := to.check(off, len(p), CanWrite); err != nil {
 		return err
 	}
-	m, err := c.pool.get(len(p))
+	m, err := c.get(len(p))
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (c *Conn) atomic(ctx context.Context, t *Token, off int, a atomicOp) (uint6
 	if (t.Addr+uint64(off))%8 != 0 {
 		return 0, ErrBounds
 	}
-	m, err := c.pool.get(8)
+	m, err := c.get(8)
 	if err != nil {
 		return 0, err
 	}

@@ -200,10 +200,10 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	}
 	mr, err := r.register(s.pd)
 	if err != nil {
-		return nil, err
+		return nil, c.orEnd(err)
 	}
 	if s.mw, err = s.pd.AllocMW(uverbs.MWType2); err != nil {
-		return nil, errors.Join(err, r.unregister(s.pd))
+		return nil, errors.Join(c.orEnd(err), r.unregister(s.pd))
 	}
 	s.token = Token{Addr: mr.Addr() + uint64(off), Len: uint64(n), Key: uverbs.IncRKey(s.mw.RKey()), Rights: rights}
 	if err := c.addShare(s); err != nil {

@@ -106,7 +106,7 @@ func (c *Conn) send(ctx context.Context, k kind, number int, b []byte) error {
 	if len(b) > c.remote.maxMessage {
 		return c.tooLong(len(b))
 	}
-	m, err := c.pool.get(len(b))
+	m, err := c.get(len(b))
 	if err != nil {
 		return err
 	}
