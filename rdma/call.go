@@ -104,29 +104,26 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 			c.freeCall(k)
 			return m, nil
 		}
-		if err := c.callError(); err != nil {
+		err := c.usable()
+		if err != nil && (c.closing || c.err != nil || !k.replied) { // the peer waits until a reply has been read
 			return Message{}, err
 		}
-		if k.replied && !k.m.large.reading && c.room() > 0 {
-			if err := c.fetch(k.m.large); err != nil {
-				c.abandon(k)
-				return Message{}, err
+		list := &c.others
+		if k.replied && !k.m.large.reading {
+			if c.room() > 0 {
+				if err := c.fetch(k.m.large); err != nil {
+					c.abandon(k)
+					return Message{}, err
+				}
+				continue
 			}
-			continue
+			list = &c.posters // until there is room
 		}
-		if err := c.step(ctx, &c.others, &k.waiter); err != nil {
+		if err := c.step(ctx, list, &k.waiter); err != nil {
 			c.abandon(k)
 			return Message{}, err
 		}
 	}
-}
-
-// callError is usable for a call that waits for its reply.
-func (c *Conn) callError() error {
-	if c.eof && c.err == nil && !c.closing {
-		return errPeerClosed
-	}
-	return c.usable()
 }
 
 // abandon ends the wait for a reply: it is dropped when it comes.
