@@ -30,7 +30,7 @@ func within(t testing.TB, done <-chan error, what string) error {
 // until waits until a condition holds.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
 		}

@@ -47,8 +47,8 @@ func (l *Listener) warn(text string, err error) {
 	}
 }
 
-// ServeCalls receives messages, calls f for each, one after the other, and replies with what f returns if the message is
-// a call. f must not use the request after it has returned, but may return a part of it. ServeCalls returns nil when
+// ServeCalls receives messages, calls f for each, one after the other, and replies with what f returns if the message
+// is a call. f must not use the request after it has returned, but may return a part of it. ServeCalls returns nil when
 // the peer has closed the connection, and otherwise the error of [Conn.Recv] or [Message.Reply].
 func (c *Conn) ServeCalls(ctx context.Context, f func(request []byte) (reply []byte)) error {
 	for {

@@ -59,13 +59,15 @@ func TestCommands(t *testing.T) {
 
 // TestBench runs the workers while packets are lost, and while the server is restarted: no value is wrong.
 func TestBench(t *testing.T) {
-	for name, trouble := range map[string]func(t *testing.T, n *verbstest.Network, there *verbstest.Machine, stop func()) func(){
-		"quiet": func(_ *testing.T, _ *verbstest.Network, _ *verbstest.Machine, stop func()) func() { return stop },
-		"loss": func(_ *testing.T, n *verbstest.Network, _ *verbstest.Machine, stop func()) func() {
+	type network = verbstest.Network
+	type machine = verbstest.Machine
+	for name, trouble := range map[string]func(t *testing.T, n *network, there *machine, stop func()) (again func()){
+		"quiet": func(_ *testing.T, _ *network, _ *machine, stop func()) func() { return stop },
+		"loss": func(_ *testing.T, n *network, _ *machine, stop func()) func() {
 			n.AddFault(verbstest.PacketFault{Action: verbstest.Drop, Probability: 0.0002})
 			return stop
 		},
-		"restart": func(t *testing.T, _ *verbstest.Network, there *verbstest.Machine, stop func()) func() {
+		"restart": func(t *testing.T, _ *network, there *machine, stop func()) func() {
 			stop()
 			return start(t, there)
 		},

@@ -32,6 +32,8 @@ var deviceFiles = map[string]string{
 	"provider/mlx5/device_test.go":        "in memory, TestConformance of verbstest and of provider/mlx5 runs the suite",
 	"provider/mlx5/faults_device_test.go": "machines in memory have no on-demand paging",
 	"provider/rxe/device_test.go":         "rxe does not exist in memory",
+	"rdma/alloc_test.go":                  "counts allocations, also the device's",
+	"rdma/device_test.go":                 "runs the tests that run in memory anyway on a device",
 	"uverbs/devicetest/open_test.go":      "rights and nodes of the kernel, other network namespaces",
 	"uverbs/devicetest/soak_test.go":      "long runs: make soak",
 	"verbstest/mistakes/device_test.go":   "what rxe shows; in memory, TestMistakes runs the programs",

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm. A message
-// of 1 MiB that is offered wakes the receiver once more than one for which there is a receive.
+// rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm. A
+// message of 1 MiB that is offered wakes the receiver once more than one for which there is a receive.
 var rdmaRatios = map[string]float64{"read": 1.10, "write": 1.10, "small": 1.25, "large": 1.05, "offered": 1.15}
 
 // TestRDMACost compares package rdma with the same work on package cm, by instructions.
@@ -20,8 +20,8 @@ func TestRDMACost(t *testing.T) {
 	g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, ICount: true, MemoryMB: 1024, VFIOUser: w.Sockets(),
 		Modules: []string{"mlx5_ib", "rdma_ucm"}})
 	program := install(t, g, "bench/rdmacost")
-	f := measure(t, g, "ip link set lo up; d=$(ls /sys/class/infiniband/mlx5_0/device/net); ip addr add 10.9.0.1/24 dev $d;"+
-		" ip link set $d up; "+ready+program+" -addr 10.9.0.1")
+	f := measure(t, g, "ip link set lo up; d=$(ls /sys/class/infiniband/mlx5_0/device/net);"+
+		" ip addr add 10.9.0.1/24 dev $d; ip link set $d up; "+ready+program+" -addr 10.9.0.1")
 	for name, most := range rdmaRatios {
 		t.Logf("%-6s rdma %8.0f  cm %8.0f  ratio %.3f", name, f[name+"_rdma"], f[name+"_cm"], f[name+"_ratio"])
 		if r := f[name+"_ratio"]; r == 0 || r > most {
