@@ -93,6 +93,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"Context.RankGIDs":       second(r.c.RankGIDs(9, netip.Addr{})),
 		"Context.SelectGID":      second(r.c.SelectGID(9, netip.Addr{})),
 		"Context.AHAttrFromWC":   second(r.c.AHAttrFromWC(1, &WC{Flags: WCGRH}, nil)),
+		"Context.AHAttrFromKey":  second(r.c.AHAttrFromKey(9, AHKey{})),
 		"PD.CreateAHFromWC":      second(b.pd.CreateAHFromWC(1, &WC{Flags: WCGRH}, nil)),
 		"PD.AllocMW":             second(b.pd.AllocMW(9)),
 		"PD.RegMR":               second(b.pd.RegMR(nil, 0)),

@@ -100,7 +100,8 @@ func (c *Context) AHAttrFromWC(port int, wc *WC, grhArea []byte) (AHAttr, error)
 }
 
 // AHAttrFromKey is [Context.AHAttrFromWC] for a datagram whose [WC.AHKey] is k, so that a
-// program can create the AH for a reply after it has reused the buffer.
+// program can create the AH for a reply after it has reused the buffer. It returns [ErrInvalid]
+// if the device has no such port, and if the datagram was not sent to a GID of the port.
 func (c *Context) AHAttrFromKey(port int, k AHKey) (AHAttr, error) {
 	if err := c.checkPort("read address", port); err != nil {
 		return AHAttr{}, err
