@@ -284,6 +284,9 @@ func (c *Conn) useCredit() error {
 
 // dispatch handles a SEND of n bytes.
 func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
+	if n != 0 && !k.costsCredit() {
+		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
+	}
 	switch k {
 	case kindMessage:
 		if number > 0 {
@@ -309,9 +312,6 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 		c.wakeAll()
 	default:
 		return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
-	}
-	if n != 0 {
-		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
 	}
 	c.repost(slot)
 	return nil

@@ -1,0 +1,348 @@
+package rdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// badHellos are private data that no peer with this package sends.
+func badHellos() map[string][]byte {
+	change := func(f func(b []byte)) []byte {
+		h := honestHello()
+		b := h.bytes()
+		f(b)
+		return b
+	}
+	le := binary.LittleEndian
+	return map[string][]byte{
+		"none":            nil,
+		"short":           []byte("gRDM"),
+		"another program": []byte("another program, with a long hello"),
+		"version":         change(func(b []byte) { b[4] = 2 }),
+		"no depth":        change(func(b []byte) { le.PutUint16(b[6:], 0) }),
+		"depth":           change(func(b []byte) { le.PutUint16(b[6:], maxDepth+1) }),
+		"no receives":     change(func(b []byte) { le.PutUint32(b[8:], 0) }),
+		"long receives":   change(func(b []byte) { le.PutUint32(b[8:], 1<<31) }),
+		"offers":          change(func(b []byte) { b[5] = maxOffers + 1 }),
+		"short messages":  change(func(b []byte) { le.PutUint64(b[12:], 1) }),
+		"long messages":   change(func(b []byte) { le.PutUint64(b[12:], 1<<63) }),
+		"private data":    change(func(b []byte) { le.PutUint16(b[20:], 60000) }),
+	}
+}
+
+// TestHostileHello checks that a listener refuses peers with another hello, goes on, and says whom it has refused.
+func TestHostileHello(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	honest, other := n.Machine(), n.Machine()
+	ctx := bounded(t)
+	refused := make(chan error, 1)
+	var l *Listener
+	honest.Run(func() {
+		var err error
+		l, err = Listen(":0", &Options{Trace: &Trace{Refused: func(_ netip.AddrPort, err error) { refused <- err }}})
+		good(t, l, err)
+	})
+	accepted := make(chan *Conn, 1)
+	honest.Run(func() {
+		go func() {
+			c, err := l.Accept(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+	})
+	addr := honest.AddrPort(l.Addr().Port()).String()
+	other.Run(func() {
+		for name, b := range badHellos() {
+			if _, err := cm.Dial(ctx, addr, &cm.Options{PrivateData: b}); !errors.Is(err, cm.ErrRejected) {
+				t.Errorf("%s: the peer's error is %v", name, err)
+			}
+			if err := <-refused; !errors.Is(err, ErrProtocol) {
+				t.Errorf("%s: refused because of %v", name, err)
+			}
+		}
+		c, err := Dial(ctx, addr, &Options{PrivateData: []byte("hello")})
+		good(t, c, err)
+		s := <-accepted
+		if string(s.PrivateData()) != "hello" {
+			t.Errorf("private data %q", s.PrivateData())
+		}
+		if err := errors.Join(c.Close(), s.Close(), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHostileListener checks that Dial refuses a listener with another hello.
+func TestHostileListener(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	honest, other := n.Machine(), n.Machine()
+	ctx := bounded(t)
+	for name, b := range badHellos() {
+		var l *cm.Listener
+		ended := make(chan error, 1)
+		other.Run(func() {
+			var err error
+			l, err = cm.Listen(":0", &cm.Options{PrivateData: b})
+			good(t, l, err)
+			go func() {
+				c, err := l.Accept(ctx)
+				if err == nil {
+					err = c.Close()
+				}
+				ended <- err
+			}()
+		})
+		honest.Run(func() {
+			if _, err := Dial(ctx, other.AddrPort(l.Addr().Port()).String(), nil); !errors.Is(err, ErrProtocol) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended // a connection that has ended, or the end of the listener
+	}
+}
+
+// TestHostileMessages checks that the connection ends if the peer breaks the protocol.
+func TestHostileMessages(t *testing.T) {
+	repeat := func(n int, f func() bool) {
+		for range n {
+			if !f() {
+				return
+			}
+		}
+	}
+	for name, attack := range map[string]func(h *hostile){
+		"no immediate data": func(h *hostile) { h.post(uverbs.OpSend, 0, nil) },
+		"kind":              func(h *hostile) { h.send(kinds, 0, 0, nil) },
+		"last kind":         func(h *hostile) { h.send(15, 0, 0, nil) },
+		"credits":           func(h *hostile) { h.send(kindCredits, 1, 0, nil) },
+		"many credits":      func(h *hostile) { h.send(kindMessage, maxCredits, 0, nil) },
+		"body of credits":   func(h *hostile) { h.send(kindCredits, 0, 0, []byte("x")) },
+		"body of the end":   func(h *hostile) { h.send(kindEnd, 0, 0, []byte("x")) },
+		"taken":             func(h *hostile) { h.send(kindTaken, 0, 0, nil) },
+		"taken 65535":       func(h *hostile) { h.send(kindTaken, 0, 65535, nil) },
+		"taken by message":  func(h *hostile) { h.send(kindMessage, 0, 1, nil) },
+		"reply":             func(h *hostile) { h.send(kindReply, 0, 0, nil) },
+		"reply 65535":       func(h *hostile) { h.send(kindReply, 0, 65535, nil) },
+		"offered reply":     func(h *hostile) { h.offer(offer{kind: kindReply, length: 5000}, 0) },
+		"call 1024":         func(h *hostile) { h.send(kindCall, 0, maxCalls, nil) },
+		"same call":         func(h *hostile) { repeat(2, func() bool { return h.send(kindCall, 0, 7, nil) }) },
+		"short offer":       func(h *hostile) { h.send(kindOffer, 0, 0, []byte("short")) },
+		"long offer":        func(h *hostile) { h.send(kindOffer, 0, 0, make([]byte, offerLen+1)) },
+		"offer of nothing":  func(h *hostile) { h.offer(offer{}, 0) },
+		"offer of offer":    func(h *hostile) { h.offer(offer{kind: kindOffer, length: 5000}, 0) },
+		"offer too long":    func(h *hostile) { h.offer(offer{length: defaultMaxMessage + 1}, 0) },
+		"offer of 2^64-1":   func(h *hostile) { h.offer(offer{length: 1<<64 - 1}, 0) },
+		"offers": func(h *hostile) {
+			repeat(5, func() bool { return h.offer(offer{kind: kindCall, number: 1, length: 5000}, 0) })
+		},
+		"messages": func(h *hostile) {
+			repeat(defaultDepth+1, func() bool { return h.send(kindMessage, 0, 0, nil) })
+		},
+		"WRITEs": func(h *hostile) {
+			repeat(defaultDepth+1, func() bool { return h.post(uverbs.OpWriteImm, 1, nil) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, h := hostilePair(t, nil, honestHello())
+			ended := make(chan error, 1)
+			go func() {
+				for { // what is received is not released
+					if _, err := c.Recv(h.ctx); err != nil {
+						ended <- err
+						return
+					}
+				}
+			}()
+			attack(h)
+			if err := <-ended; !errors.Is(err, ErrProtocol) || !errors.Is(err, ErrDisconnected) {
+				t.Errorf("Recv returns %v", err)
+			}
+			if err := c.Send(h.ctx, []byte("x")); !errors.Is(err, ErrProtocol) {
+				t.Errorf("Send returns %v", err)
+			}
+		})
+	}
+}
+
+// TestHostileOffer checks that an offer of memory that cannot be read ends the connection, and nothing else.
+func TestHostileOffer(t *testing.T) {
+	for name, change := range map[string]func(o *offer){
+		"key":     func(o *offer) { o.key ^= 0x100 },
+		"address": func(o *offer) { o.addr += 1 << 40 },
+		"length":  func(o *offer) { o.length = hostileSize + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, h := hostilePair(t, nil, honestHello())
+			o := offer{key: h.mr.RKey(), addr: h.mr.Addr(), length: 5000}
+			change(&o)
+			h.offer(o, 0)
+			if _, err := c.Recv(h.ctx); !errors.Is(err, uverbs.WCRemAccessErr) {
+				t.Errorf("Recv returns %v", err)
+			}
+		})
+	}
+}
+
+// TestHostileEnd checks messages after the end.
+func TestHostileEnd(t *testing.T) {
+	c, h := hostilePair(t, nil, honestHello())
+	h.send(kindEnd, 0, 0, nil)
+	h.send(kindMessage, 0, 0, []byte("late"))
+	for {
+		m, err := c.Recv(h.ctx)
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+}
+
+// TestSilence checks that every call returns within its context, and Close within its time, if the peer does nothing.
+func TestSilence(t *testing.T) {
+	c, h := hostilePair(t, &Options{Linger: 10 * time.Millisecond}, honestHello())
+	region := NewRegion(100)
+	for name, f := range map[string]func(ctx context.Context) error{
+		"Send": func(ctx context.Context) error {
+			for {
+				if err := c.Send(ctx, make([]byte, 1000)); err != nil {
+					return err
+				}
+			}
+		},
+		"long Send": func(ctx context.Context) error {
+			for {
+				if err := c.Send(ctx, make([]byte, 100000)); err != nil {
+					return err
+				}
+			}
+		},
+		"Recv": func(ctx context.Context) error { _, err := c.Recv(ctx); return err },
+		"Call": func(ctx context.Context) error { _, err := c.Call(ctx, nil); return err },
+		"WriteImm": func(ctx context.Context) error {
+			for { // until there are no credits
+				token := Token{Addr: h.mr.Addr(), Key: h.mr.RKey(), Rights: CanWrite}
+				if err := c.WriteImm(ctx, nil, token, 0, 1); err != nil {
+					return err
+				}
+			}
+		},
+	} {
+		ctx, cancel := context.WithTimeout(h.ctx, 10*time.Millisecond)
+		if err := f(ctx); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s returns %v", name, err)
+		}
+		cancel()
+	}
+	s, err := c.Share(h.ctx, region, CanRead) // it does not need the peer
+	good(t, s, err)
+	if err := errors.Join(s.Revoke(), c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostileTokens checks that a peer cannot read what was shared with another one by guessing keys.
+func TestHostileTokens(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	n.Allow(verbstest.RemoteAccess, verbstest.ReceiveLate)
+	honest, other := n.Machine(), n.Machine()
+	friend, f := hostileOn(t, honest, other, nil, honestHello())
+	region := NewRegion(64)
+	copy(region.Bytes(), "secret")
+	s, err := friend.Share(f.ctx, region, CanRead|CanWrite)
+	good(t, s, err)
+	token := s.Token()
+	read := func(h *hostile, key uint32) error {
+		clear(h.mr.Bytes()[:64])
+		if err := h.conn.PostRead(0, uverbs.Signaled, token.Addr, key, h.mr.SGE(0, 64)); err != nil {
+			return err
+		}
+		_, err := h.conn.SendComp(h.ctx)
+		if string(h.mr.Bytes()[:6]) == "secret" {
+			return nil
+		}
+		return errors.Join(err, errors.New("other bytes"))
+	}
+	if err := read(f, token.Key); err != nil {
+		t.Errorf("the friend cannot read: %v", err)
+	}
+	for key := token.Key&^0xff - 0x300; key < token.Key&^0xff+0x300; key += 0x100 {
+		for _, variant := range []uint32{0, token.Key & 0xff} {
+			_, h := hostileOn(t, honest, other, &Options{Linger: -1}, honestHello())
+			if err := read(h, key|variant); err == nil {
+				t.Errorf("key %#x of %#x reads the secret", key|variant, token.Key)
+			}
+		}
+	}
+}
+
+// TestHostileFlood checks that memory does not grow with the messages of a peer.
+func TestHostileFlood(t *testing.T) {
+	c, h := hostilePair(t, nil, honestHello())
+	done := make(chan error, 1)
+	go func() {
+		for {
+			m, err := c.Recv(h.ctx)
+			if err != nil {
+				done <- err
+				return
+			}
+			m.Release()
+		}
+	}()
+	var before, after runtime.MemStats
+	for i := range 6000 {
+		if i == 1000 {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+		o := offer{kind: kindMessage, key: h.mr.RKey(), addr: h.mr.Addr(), length: 5000}
+		if i%8 == 0 {
+			h.offer(o, i/8%defaultOffers)
+			for k := kind(0); k != kindTaken; {
+				k, _, _ = h.next()
+			}
+		} else if !h.send(kindMessage, 0, 0, nil) {
+			t.Fatal(<-done)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if after.HeapAlloc > before.HeapAlloc+8<<20 {
+		t.Errorf("the heap has grown from %d to %d bytes", before.HeapAlloc, after.HeapAlloc)
+	}
+	h.send(kindEnd, 0, 0, nil)
+	if err := <-done; err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// next is recv, and posts the receive again.
+func (h *hostile) next() (k kind, number int, body []byte) {
+	h.t.Helper()
+	wc, err := h.conn.RecvComp(h.ctx)
+	good(h.t, wc, err)
+	if err := h.conn.PostRecv(wc.WRID, h.mr.SGE(int(wc.WRID)*4096, 4096)); err != nil {
+		h.t.Fatal(err)
+	}
+	k, _, number = unpackImm(wc.Imm)
+	return k, number, nil
+}
