@@ -36,6 +36,7 @@ type Conn struct {
 	leaderDone  sync.Cond
 	woken       int // callers that were woken and have not got c.mu yet
 	idleWaiters []*waiter
+	turns       uint64 // number of the last
 	lists
 	wcs [32]uverbs.WC // of the leader
 

@@ -251,7 +251,7 @@ func (c *Conn) lockToSend(ctx context.Context) error {
 // waitToSend waits until ready returns true: it is what wakeNext checks for the list. The caller holds c.mu,
 // and not any more if waitToSend returns an error.
 func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) error {
-	since := time.Now()
+	since, turn := time.Now(), c.nextTurn()
 	for {
 		err := c.usable()
 		switch {
@@ -262,7 +262,7 @@ func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) e
 			c.stalled(since)
 			return nil
 		default:
-			err = c.step(ctx, l, nil)
+			err = c.stepAt(ctx, turn, l, nil)
 		}
 		if err != nil {
 			c.unlock()

@@ -15,20 +15,29 @@ import (
 type waiter struct {
 	wake       chan struct{} // has room for one
 	list       *waitList     // in which it is; nil after it was woken
+	turn       uint64        // number of the call among those that wait
 	prev, next *waiter
 }
 
-// A waitList has waiters in the order of their calls.
+// A waitList has waiters in the order of their turns.
 type waitList struct{ first, last *waiter }
 
 func (l *waitList) push(w *waiter) {
-	w.list, w.prev, w.next = l, l.last, nil
-	if l.last == nil {
-		l.first = w
-	} else {
-		l.last.next = w
+	prev := l.last
+	for prev != nil && prev.turn > w.turn { // w was woken in vain
+		prev = prev.prev
 	}
-	l.last = w
+	w.list, w.prev, w.next = l, prev, l.first
+	if prev != nil {
+		w.next, prev.next = prev.next, w
+	} else {
+		l.first = w
+	}
+	if w.next != nil {
+		w.next.prev = w
+	} else {
+		l.last = w
+	}
 }
 
 func (l *waitList) remove(w *waiter) {
@@ -95,33 +104,54 @@ func (c *Conn) unlock() {
 }
 
 // wakeNext wakes the next caller. What it checks for a list must be what those in the list wait for, or one
-// of them would wake itself again and again.
+// of them would wake itself again and again. Of the lists that can go on, it takes the caller that has waited
+// longest: a long message would wait forever while others have short ones to send.
 func (c *Conn) wakeNext() {
-	switch {
-	case c.receivers.first != nil && c.receivable():
+	if c.receivers.first != nil && c.receivable() {
 		c.wake(c.receivers.first)
-	case c.senders.first != nil && c.sendable():
-		c.wake(c.senders.first)
-	case c.offerers.first != nil && c.offerable():
-		c.wake(c.offerers.first)
-	case c.posters.first != nil && c.room() > 0:
-		c.wake(c.posters.first)
-	case c.callers.first != nil && c.callable():
-		c.wake(c.callers.first)
-	case c.leading:
-	default:
+		return
+	}
+	var next *waiter
+	if c.senders.first != nil && c.sendable() {
+		next = c.senders.first
+	}
+	if c.offerers.first.before(next) && c.offerable() {
+		next = c.offerers.first
+	}
+	if c.posters.first.before(next) && c.room() > 0 {
+		next = c.posters.first
+	}
+	if c.callers.first.before(next) && c.callable() {
+		next = c.callers.first
+	}
+	if next == nil && !c.leading {
 		for _, l := range c.each() {
-			if c.wakeFirst(l) {
-				return
+			if l.first.before(next) {
+				next = l.first
 			}
 		}
 	}
+	c.wake(next)
+}
+
+// before reports whether there is a waiter w whose turn is before that of other, if there is one.
+func (w *waiter) before(other *waiter) bool { return w != nil && (other == nil || w.turn < other.turn) }
+
+// nextTurn returns the turn of a call that begins to wait.
+func (c *Conn) nextTurn() uint64 {
+	c.turns++
+	return c.turns
 }
 
 // step waits until something has happened that may concern the caller. The caller holds c.mu and checks
 // what it waits for before and after. mine, if not nil, is where the caller can be found by what it
 // waits for.
 func (c *Conn) step(ctx context.Context, l *waitList, mine **waiter) error {
+	return c.stepAt(ctx, c.nextTurn(), l, mine)
+}
+
+// stepAt is step for a call that keeps its turn.
+func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **waiter) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -129,10 +159,13 @@ func (c *Conn) step(ctx context.Context, l *waitList, mine **waiter) error {
 	if c.err != nil {
 		return nil // the caller looks at c.err
 	}
-	if !c.leading {
+	// The next leader takes the next credit: one that waits longer and was woken for it comes first.
+	yield := c.woken > 0 && (l == &c.senders || l == &c.offerers)
+	if !c.leading && !yield {
 		return c.lead(ctx)
 	}
 	w := c.newWaiter()
+	w.turn = turn
 	l.push(w)
 	if mine != nil {
 		*mine = w

@@ -96,6 +96,54 @@ func TestCloseAtOnce(t *testing.T) {
 	heal()
 }
 
+// TestLongMessagesGetTheirTurn checks that a long message is sent although other goroutines always have short ones to
+// send.
+func TestLongMessagesGetTheirTurn(t *testing.T) {
+	p := connect(t, nil, &rdma.Options{Depth: 1})
+	ctx := limit(t)
+	stop := make(chan struct{})
+	var senders sync.WaitGroup
+	for range 4 {
+		senders.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := p.client.Send(ctx, []byte("short")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	long := background(func() error { return p.client.Send(ctx, make([]byte, 10000)) })
+	received := background(func() error {
+		for {
+			m, err := p.server.Recv(ctx)
+			if err != nil {
+				return err
+			}
+			n := m.Len()
+			m.Release()
+			if n == 0 {
+				return nil
+			}
+		}
+	})
+	select {
+	case err := <-long:
+		check(t, err)
+	case <-time.After(patience):
+		t.Error("the long message waits, while others are sent")
+	}
+	close(stop)
+	senders.Wait()
+	check(t, p.client.Send(ctx, nil))
+	check(t, <-received)
+}
+
 // TestEndedContexts checks that nothing is sent for a context that has ended before the call.
 func TestEndedContexts(t *testing.T) {
 	p := connect(t, nil, nil)
