@@ -323,6 +323,9 @@ func (c *Conn) opDone(o *op, err error) {
 	if o.pending--; o.pending > 0 {
 		return
 	}
+	if o.share != nil {
+		o.share.bound(o.abandoned)
+	}
 	if o.abandoned {
 		c.freeOp(o)
 		return

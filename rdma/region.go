@@ -133,7 +133,7 @@ func (r *Region) register(pd *uverbs.PD) (*uverbs.MR, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, fmt.Errorf("%w: the region is closed", ErrReleased)
+		return nil, errRegionClosed
 	}
 	s := r.mrs[pd]
 	if s == nil {
@@ -147,6 +147,8 @@ func (r *Region) register(pd *uverbs.PD) (*uverbs.MR, error) {
 	s.users++
 	return s.mr, nil
 }
+
+var errRegionClosed = fmt.Errorf("%w: the region is closed", ErrReleased)
 
 func (r *Region) unregister(pd *uverbs.PD) error {
 	r.mu.Lock()
@@ -166,6 +168,9 @@ type Share struct {
 	pd    *uverbs.PD
 	mw    *uverbs.MW
 	token Token
+
+	binding bool // belongs to c.mu
+	ended   bool // belongs to r.mu
 
 	once sync.Once
 	err  error
@@ -209,7 +214,13 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	if err := c.addShare(s); err != nil {
 		return nil, errors.Join(err, s.closed())
 	}
-	if err = c.bind(ctx, s, uverbs.MWRange{MR: mr, Off: off, Len: n, Access: rights.access()}); err != nil {
+	err = c.bind(ctx, s, uverbs.MWRange{MR: mr, Off: off, Len: n, Access: rights.access()})
+	if err == nil {
+		err = s.publish()
+	} else if s.pending() {
+		return nil, err
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Revoke())
 	}
 	return s, nil
@@ -221,26 +232,53 @@ func (c *Conn) bind(ctx context.Context, s *Share, r uverbs.MWRange) error {
 	if err != nil {
 		return err
 	}
+	o.share, s.binding = s, true
 	seq, flags := c.next(true)
 	b := c.qp.StartSend()
 	b.BindMW(seq, flags, s.mw, s.token.Key, r)
 	return c.submit(ctx, &b, o, nil)
 }
 
-// addShare makes the end of the connection and of the region end the share.
+// addShare makes the end of the connection end the share.
 func (c *Conn) addShare(s *Share) error {
 	c.mu.Lock()
+	defer c.unlock()
 	err := c.usable()
 	if err == nil {
 		c.shares[s] = struct{}{}
 	}
-	c.unlock()
-	if err == nil {
-		s.r.mu.Lock()
-		s.r.shares[s] = struct{}{}
-		s.r.mu.Unlock()
-	}
 	return err
+}
+
+// publish makes the end of the region end the share.
+func (s *Share) publish() error {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	switch {
+	case s.ended:
+		return net.ErrClosed
+	case s.r.closed:
+		return errRegionClosed
+	}
+	s.r.shares[s] = struct{}{}
+	return nil
+}
+
+// pending reports whether the request that binds the window is still to be executed. An invalid window would make it
+// fail, so bound revokes the share.
+func (s *Share) pending() bool {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	return s.binding && s.c.err == nil
+}
+
+// bound handles the completion of the request that binds the window. The caller holds c.mu.
+func (s *Share) bound(abandoned bool) {
+	s.binding = false
+	if abandoned {
+		delete(s.c.shares, s)
+		_ = s.closed() // nobody has the share
+	}
 }
 
 // Token returns what the peer needs to use the memory.
@@ -262,6 +300,7 @@ func (s *Share) closed() error {
 		// longer exists, neither does the window.
 		err := s.mw.Close()
 		s.r.mu.Lock()
+		s.ended = true
 		delete(s.r.shares, s)
 		s.r.mu.Unlock()
 		s.err = errors.Join(err, s.r.unregister(s.pd))

@@ -33,7 +33,8 @@ type op struct {
 	pending   int // requests
 	err       error
 	waiter    *waiter
-	abandoned bool // its call has returned
+	abandoned bool   // its call has returned
+	share     *Share // whose window it binds, or nil
 	next      *op
 }
 
