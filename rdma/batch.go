@@ -33,9 +33,11 @@ func (b *Batch) Read(buf Buffer, from Token, off int) { b.add("Batch.Read", buf,
 func (b *Batch) Write(buf Buffer, to Token, off int) { b.add("Batch.Write", buf, &to, off, CanWrite) }
 
 func (b *Batch) add(method string, buf Buffer, t *Token, off int, right Rights) {
-	err := b.c.own(method, buf)
-	n := buf.Len()
+	err := b.c.hold(method, buf)
+	n := 0
 	if err == nil {
+		n = int(buf.m.n.Load())
+		buf.m.drop()
 		err = t.check(off, n, right)
 	}
 	if b.err == nil {
@@ -55,14 +57,36 @@ func (b *Batch) Len() int { return len(b.ops) }
 func (b *Batch) Do(ctx context.Context) error {
 	err := b.err
 	if err == nil && len(b.ops) > 0 {
-		err = b.c.doBatch(ctx, b.ops)
+		if err = b.hold(); err == nil {
+			err = b.c.doBatch(ctx, b.ops)
+		}
 	}
 	clear(b.ops)
 	b.ops, b.err = b.ops[:0], nil
 	return b.c.onesided("do a batch at", err)
 }
 
+// hold adds a user to each buffer.
+func (b *Batch) hold() error {
+	for i := range b.ops {
+		if err := b.c.hold("Batch.Do", b.ops[i].buf); err != nil {
+			dropAll(b.ops[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+// dropAll removes a user from each buffer.
+func dropAll(ops []batchOp) {
+	for i := range ops {
+		ops[i].buf.m.drop()
+	}
+}
+
+// doBatch carries out operations whose buffers are held.
 func (c *Conn) doBatch(ctx context.Context, ops []batchOp) error {
+	defer func() { dropAll(ops) }() // those that were not posted
 	o, err := c.lockToPost(ctx)
 	if err != nil {
 		return err
@@ -96,7 +120,7 @@ func (c *Conn) giveUp(o *op, err error) error {
 	return err
 }
 
-// postOps posts operations, for which there is room, with one doorbell.
+// postOps posts operations, for which there is room, with one doorbell. It takes over a use of each buffer.
 func (c *Conn) postOps(o *op, ops []batchOp) error {
 	b := c.qp.StartSend()
 	for i := range ops {
@@ -119,7 +143,6 @@ func (c *Conn) postOps(o *op, ops []batchOp) error {
 		if i == len(ops)-1 {
 			flags = uverbs.Signaled
 		}
-		ops[i].buf.m.hold()
 		o.pending++
 		c.posted(request{m: ops[i].buf.m, op: o}, flags)
 	}

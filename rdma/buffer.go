@@ -77,6 +77,22 @@ func (b Buffer) owned() bool {
 	return uint32(s>>32) == b.gen && s&byProgram != 0
 }
 
+// hold adds a user, unless the program does not own the buffer any more. It returns false then.
+func (b Buffer) hold() bool {
+	if b.m == nil {
+		return false
+	}
+	for {
+		s := b.m.state.Load()
+		if uint32(s>>32) != b.gen || s&byProgram == 0 {
+			return false
+		}
+		if b.m.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+}
+
 // disown ends the program's ownership, in favor of a request if hold is set. It returns false if the
 // program is not the owner.
 func (b Buffer) disown(hold bool) bool {

@@ -96,23 +96,25 @@ func (c *Conn) readCopy(ctx context.Context, p []byte, from Token, off int) erro
 	return nil
 }
 
-// own checks a buffer of the caller.
-func (c *Conn) own(method string, b Buffer) error {
-	switch {
-	case !b.owned():
+// hold checks a buffer of the caller and adds a user.
+func (c *Conn) hold(method string, b Buffer) error {
+	if !b.hold() {
 		b.misused(method)
 		return ErrReleased
-	case b.m.pool != c.pool:
+	}
+	if b.m.pool != c.pool {
+		b.m.drop()
 		return ErrForeign
 	}
 	return nil
 }
 
 func (c *Conn) readBuffer(ctx context.Context, b Buffer, from Token, off int) error {
-	if err := c.own("ReadBuffer", b); err != nil {
+	if err := c.hold("ReadBuffer", b); err != nil {
 		return err
 	}
-	n := b.Len()
+	defer b.m.drop()
+	n := int(b.m.n.Load())
 	if err := from.check(off, n, CanRead); err != nil || n == 0 {
 		return err
 	}
@@ -164,10 +166,11 @@ func (c *Conn) writeCopy(ctx context.Context, p []byte, to Token, off int) error
 }
 
 func (c *Conn) writeBuffer(ctx context.Context, b Buffer, to Token, off int) error {
-	if err := c.own("WriteBuffer", b); err != nil {
+	if err := c.hold("WriteBuffer", b); err != nil {
 		return err
 	}
-	n := b.Len()
+	defer b.m.drop()
+	n := int(b.m.n.Load())
 	if err := to.check(off, n, CanWrite); err != nil || n == 0 {
 		return err
 	}
@@ -203,10 +206,11 @@ func (c *Conn) writeImmCopy(ctx context.Context, p []byte, to Token, off int, im
 }
 
 func (c *Conn) writeImmBuffer(ctx context.Context, b Buffer, to Token, off int, imm uint32) error {
-	if err := c.own("WriteImmBuffer", b); err != nil {
+	if err := c.hold("WriteImmBuffer", b); err != nil {
 		return err
 	}
-	n := b.Len()
+	defer b.m.drop()
+	n := int(b.m.n.Load())
 	if err := to.check(off, n, CanWrite); err != nil {
 		return err
 	}
@@ -309,10 +313,13 @@ func (c *Conn) finishOp(ctx context.Context, o *op) error {
 	}
 	err := o.err
 	c.freeOp(o)
-	if err != nil {
-		return c.cause(err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if end := c.usable(); end != nil {
+		return end // another request may have failed first
+	}
+	return c.cause(err)
 }
 
 // opDone handles the completion of one request of an op.

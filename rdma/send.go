@@ -125,17 +125,14 @@ func (c *Conn) tooLong(n int) error {
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) error {
-	n := b.Len()
-	switch {
-	case !b.owned():
-		b.misused("SendBuffer")
-		return ErrReleased
-	case b.m.pool != c.pool:
-		return ErrForeign
-	case n > c.remote.maxMessage:
+	if err := c.hold("SendBuffer", b); err != nil {
+		return err
+	}
+	n := int(b.m.n.Load())
+	if n > c.remote.maxMessage {
+		b.m.drop()
 		return c.tooLong(n)
 	}
-	b.m.hold()
 	if err := c.sendMemory(ctx, k, number, b.m, n); err != nil {
 		b.m.drop()
 		return err
