@@ -43,8 +43,11 @@ func FuzzOffer(f *testing.F) {
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := parseOffer(b, 1<<20)
-		if err == nil && (o.length == 0 || o.length > 1<<20 || o.kind > kindReply) || err != nil && !errors.Is(err, ErrProtocol) {
-			t.Errorf("%+v, %v", o, err)
+		switch {
+		case err != nil && !errors.Is(err, ErrProtocol):
+			t.Error(err)
+		case err == nil && (o.length == 0 || o.length > 1<<20 || o.kind > kindReply):
+			t.Errorf("%+v", o)
 		}
 	})
 }

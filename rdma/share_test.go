@@ -33,7 +33,7 @@ func TestShareBesideRegionClose(t *testing.T) {
 			}
 			shared <- s
 		}()
-		time.Sleep(time.Duration(i%8) * 500 * time.Microsecond) // a random moment
+		<-time.After(time.Duration(i%8) * 500 * time.Microsecond) // a random moment
 		check(t, r.Close())
 		s := <-shared
 		p.there.SetCommandTime(0)
