@@ -2,6 +2,7 @@ package examples
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -22,5 +23,35 @@ func TestReadmeProgram(t *testing.T) {
 	}
 	if !strings.Contains(string(readme), "```go\npackage main\n"+program+"```\n") {
 		t.Error("the program in README.md is not examples/hello/main.go: copy it")
+	}
+}
+
+// TestGuide checks that each listing of docs/guide.md is in examples/guide, whose tests run it.
+func TestGuide(t *testing.T) {
+	page, err := os.ReadFile("../docs/guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("guide/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources.Write(b)
+	}
+	blocks := strings.Split(string(page), "```go\n")[1:]
+	for i, b := range blocks {
+		listing, _, _ := strings.Cut(b, "```")
+		if !strings.Contains(sources.String(), listing) {
+			t.Errorf("listing %d is not in examples/guide:\n%s", i+1, listing)
+		}
+	}
+	if len(blocks) < 5 {
+		t.Errorf("only %d listings", len(blocks))
 	}
 }

@@ -1,0 +1,2 @@
+// Package guide has the listings of docs/guide.md. Its tests run them.
+package guide

@@ -1,0 +1,113 @@
+package guide
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+func TestService(t *testing.T) {
+	net := verbstest.NewNetwork(t)
+	server, client := net.Machine(), net.Machine()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	served := make(chan error, 1)
+	server.Run(func() {
+		l, err := rdma.Listen(":7471", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { served <- Serve(ctx, l) }()
+	})
+	client.Run(func() {
+		reply, err := Ask(ctx, server.AddrPort(7471).String(), "hello")
+		if reply != "HELLO" || err != nil {
+			t.Errorf("%q, %v", reply, err)
+		}
+	})
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// connected returns both sides of a connection.
+func connected(t *testing.T, ctx context.Context) (client, server *rdma.Conn) {
+	t.Helper()
+	net := verbstest.NewNetwork(t)
+	there, here := net.Machine(), net.Machine()
+	var l *rdma.Listener
+	var err error
+	accepted := make(chan *rdma.Conn, 1)
+	there.Run(func() {
+		if l, err = rdma.Listen(":7471", nil); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			c, err := l.Accept(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+	})
+	here.Run(func() {
+		if client, err = rdma.Dial(ctx, there.AddrPort(7471).String(), nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if server = <-accepted; server == nil {
+		t.FailNow()
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+func TestStream(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client, server := connected(t, ctx)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
+	sent := make(chan error, 1)
+	go func() { sent <- errors.Join(SendAll(ctx, client, bytes.NewReader(data)), client.Close()) }()
+	var got bytes.Buffer
+	if err := errors.Join(ReceiveAll(ctx, server, &got), <-sent, server.Close()); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Equal(got.Bytes(), data) {
+		t.Errorf("%d other bytes have come", got.Len())
+	}
+}
+
+func TestTable(t *testing.T) {
+	net := verbstest.NewNetwork(t)
+	server, client := net.Machine(), net.Machine()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	table := rdma.NewRegion(10 * 64)
+	copy(table.Bytes()[7*64:], "seven")
+	served := make(chan error, 1)
+	server.Run(func() {
+		l, err := rdma.Listen(":7471", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { served <- ShareTable(ctx, l, table) }()
+	})
+	client.Run(func() {
+		cl := NewReader(server.AddrPort(7471).String())
+		entry, err := ReadEntry(ctx, cl, 7)
+		if err = errors.Join(err, cl.Close()); err != nil || string(entry[:5]) != "seven" {
+			t.Errorf("%q, %v", entry[:5], err)
+		}
+	})
+	stop()
+	if err := errors.Join(<-served, table.Close()); err != nil {
+		t.Error(err)
+	}
+}
