@@ -22,3 +22,10 @@ func TestDeviceTokens(t *testing.T) {
 	t.Run("Revoke", TestRevoke)
 	t.Run("TokensOfOthers", TestTokensOfOthers)
 }
+
+// TestDeviceScale is TestStress with 100 connections.
+func TestDeviceScale(t *testing.T) {
+	t.Setenv("GOVERBS_RDMA_CONNS", "100")
+	t.Setenv("GOVERBS_RDMA_STRESS", "20s")
+	TestStress(t)
+}
