@@ -97,11 +97,16 @@ const (
 
 func (c *Conn) extraReceives() int { return c.options.Offers + 8 }
 
+// sendDepth returns the length of the send queue.
+func (c *Conn) sendDepth() int {
+	return min(2*c.options.Depth, maxSends) + extraSends + 2*c.options.Offers
+}
+
 // prepare creates what the QP needs.
 func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	c.cm.Own(closerFunc(c.closeResources))
 	c.pool = openPool(c.cm.PD())
-	qp.MaxSendWR = min(2*c.options.Depth, maxSends) + extraSends + 2*c.options.Offers
+	qp.MaxSendWR = c.sendDepth()
 	qp.MaxRecvWR = c.options.Depth + c.extraReceives()
 	qp.MaxInline = inlineSize
 	cq, err := c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
@@ -117,7 +122,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 func (c *Conn) setUp() error {
 	c.qp = c.cm.QP()
 	c.inline = c.qp.Cap().MaxInline
-	c.initSends(c.qp.Cap().MaxSendWR)
+	c.initSends(c.sendDepth()) // the device may have room for more, but the completion queue has not
 	return c.postReceives()
 }
 
