@@ -100,3 +100,94 @@ func echo(ctx context.Context, t *testing.T, c *rdma.Conn) {
 		m.Release()
 	}
 }
+
+// TestAbandonedCalls checks that calls whose contexts have ended keep their numbers until the peer replies, so that no
+// call gets the reply to another, and that their replies make the numbers available, of any length.
+func TestAbandonedCalls(t *testing.T) {
+	const most = 1024
+	p := connect(t, nil, &rdma.Options{Depth: most + 8})
+	ctx := limit(t)
+	canceled, cancel := context.WithCancel(ctx)
+	calls := make(chan error, most)
+	var asked []rdma.Message
+	for i := range most {
+		go func() { _, err := p.client.Call(canceled, numbered(i, 8)); calls <- err }()
+		m := must(p.server.Recv(ctx))(t)
+		m.Release()
+		asked = append(asked, m)
+	}
+	cancel()
+	for range most {
+		isError(t, <-calls, context.Canceled)
+	}
+	next := background(func() error {
+		m, err := p.client.Call(ctx, []byte("next"))
+		if err == nil && string(m.Bytes()) != "reply" {
+			err = errors.New("another reply")
+		}
+		m.Release()
+		return err
+	})
+	for i, m := range asked {
+		check(t, m.Reply(ctx, pattern([]int{0, 1000, 10000}[i%3], i)))
+		isError(t, m.Reply(ctx, nil), rdma.ErrNotCall)
+	}
+	m := must(p.server.Recv(ctx))(t)
+	check(t, m.Reply(ctx, []byte("reply")))
+	m.Release()
+	check(t, within(t, next, "the next call"))
+	roundTrip(t, p)
+}
+
+// TestReplyTwice replies to one call from many goroutines: one succeeds.
+func TestReplyTwice(t *testing.T) {
+	p := connect(t, nil, nil)
+	ctx := limit(t)
+	for i := range 50 {
+		called := background(func() error {
+			m, err := p.client.Call(ctx, nil)
+			m.Release()
+			return err
+		})
+		m := must(p.server.Recv(ctx))(t)
+		m.Release()
+		var replies []<-chan error
+		for range 4 {
+			replies = append(replies, background(func() error { return m.Reply(ctx, make([]byte, i*200)) }))
+		}
+		good := 0
+		for _, r := range replies {
+			if err := <-r; err == nil {
+				good++
+			} else {
+				isError(t, err, rdma.ErrNotCall)
+			}
+		}
+		if good != 1 {
+			t.Errorf("%d replies to a call", good)
+		}
+		check(t, within(t, called, "Call"))
+	}
+}
+
+// TestReplyAgain checks that a reply that could not be sent can be sent later.
+func TestReplyAgain(t *testing.T) {
+	p := connect(t, &rdma.Options{MaxMessage: 20000}, nil)
+	ctx := limit(t)
+	called := background(func() error {
+		m, err := p.client.Call(ctx, nil)
+		if err == nil && m.Len() != 20000 {
+			err = errors.New("another reply")
+		}
+		m.Release()
+		return err
+	})
+	m := must(p.server.Recv(ctx))(t)
+	m.Release()
+	isError(t, m.Reply(ctx, make([]byte, 20001)), rdma.ErrTooLong)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	isError(t, m.Reply(ended, nil), context.Canceled)
+	check(t, m.Reply(ctx, make([]byte, 20000)))
+	check(t, within(t, called, "Call"))
+}
