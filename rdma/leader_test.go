@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,4 +224,42 @@ func TestSteadyState(t *testing.T) {
 	}
 	check(t, p.client.Close())
 	<-echoes
+}
+
+// TestEndOfMany checks that many receivers get all messages once, and then each io.EOF, when the peer closes the
+// connection while they wait.
+func TestEndOfMany(t *testing.T) {
+	for round := range 60 {
+		p := &pair{net: verbstest.NewNetwork(t, verbstest.Seed(0))}
+		p.here, p.there = p.net.Machine(), p.net.Machine()
+		p.dial(t, nil, &rdma.Options{Offers: 1 + round%3, Depth: 1 + round%5})
+		ctx := limit(t)
+		var ends []<-chan error
+		var received atomic.Int32
+		for range 5 {
+			ends = append(ends, background(func() error {
+				for {
+					m, err := p.server.Recv(ctx)
+					if err != nil {
+						return err
+					}
+					received.Add(1)
+					m.Release()
+				}
+			}))
+		}
+		messages := round % 12
+		for i := range messages {
+			check(t, p.client.Send(ctx, make([]byte, []int{10, 5000, 300, 100000}[(i+round)%4])))
+		}
+		check(t, p.client.Close())
+		for _, end := range ends {
+			if err := within(t, end, "Recv"); err != io.EOF {
+				t.Errorf("%v, want io.EOF", err)
+			}
+		}
+		if n := received.Load(); int(n) != messages {
+			t.Errorf("%d messages arrived, want %d", n, messages)
+		}
+	}
 }
