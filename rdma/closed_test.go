@@ -3,6 +3,7 @@ package rdma_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
@@ -220,4 +222,42 @@ func TestErrAfterClose(t *testing.T) {
 		isError(t, p.server.Err(), rdma.ErrDisconnected)
 		isError(t, p.server.Send(ctx, nil), io.EOF)
 	}
+}
+
+// TestShutdownOfMany checks that each call of Shutdown returns within its context, and Close within Options.Linger, also
+// while another waits.
+func TestShutdownOfMany(t *testing.T) {
+	for name, second := range map[string]func(c *rdma.Conn) error{
+		"Close": func(c *rdma.Conn) error { return c.Close() },
+		"Shutdown": func(c *rdma.Conn) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
+			if err := c.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("%v, want a deadline that was exceeded", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, &rdma.Options{Linger: 10 * time.Millisecond}, nil)
+			check(t, p.client.Send(limit(t), make([]byte, 10000))) // nobody receives it
+			first := background(func() error { return p.client.Shutdown(context.Background()) })
+			until(t, "it is being closed", func() bool { return errors.Is(p.client.Send(t.Context(), nil), net.ErrClosed) })
+			check(t, within(t, background(func() error { return second(p.client) }), name))
+			isError(t, within(t, first, "the first Shutdown"), context.DeadlineExceeded)
+			check(t, p.client.Shutdown(t.Context()))
+		})
+	}
+}
+
+// TestShutdownLost checks that Shutdown says if the connection has ended before the peer had everything.
+func TestShutdownLost(t *testing.T) {
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 12})
+	p.dial(t, nil, &rdma.Options{Linger: -1})
+	p.there.Kill()
+	check(t, p.client.Send(limit(t), []byte("lost")))
+	err := p.client.Shutdown(limit(t))
+	isError(t, err, rdma.ErrDisconnected)
+	isError(t, err, uverbs.WCRetryExcErr)
 }

@@ -25,12 +25,13 @@ type Conn struct {
 	peer    netip.AddrPort
 	inline  int // SENDs up to this length need no memory
 
-	mu      sync.Mutex
-	err     error         // why the connection has ended, or nil
-	eof     bool          // the peer has sent everything
-	closing bool          // Close was called
-	done    chan struct{} // closed when Close has ended
-	stats   Stats
+	mu       sync.Mutex
+	err      error                   // why the connection has ended, or nil
+	eof      bool                    // the peer has sent everything
+	closing  bool                    // Close was called
+	endFlush context.CancelCauseFunc // ends the wait of Close
+	done     chan struct{}           // closed when Close has ended
+	stats    Stats
 
 	leading     bool // a caller polls without c.mu
 	leaderDone  sync.Cond
@@ -216,40 +217,48 @@ func (c *Conn) end(err error) {
 // what was sent, for up to Options.Linger. Other calls return net.ErrClosed at once. Messages that have
 // not been received are lost. Close is idempotent.
 func (c *Conn) Close() error {
-	if c.options.Linger == 0 {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		return ignoreContext(ctx, c.Shutdown(ctx))
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Linger)
 	defer cancel()
-	return ignoreContext(ctx, c.Shutdown(ctx))
-}
-
-// ignoreContext returns err unless it is that of ctx.
-func ignoreContext(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
-	}
+	_, err := c.shutdown(ctx)
 	return err
 }
 
 // Shutdown is Close, but waits until ctx ends instead of for Options.Linger. It returns
 // context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended
-// if it ended before. The connection is closed in any case.
+// if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first whose
+// time is over ends the wait of all.
 func (c *Conn) Shutdown(ctx context.Context) error {
+	lost, err := c.shutdown(ctx)
+	if lost != nil {
+		lost = c.opError("close", lost)
+	}
+	return errors.Join(lost, err)
+}
+
+// shutdown closes the connection. lost is why the peer may not have received everything, and err has the errors of
+// releasing resources.
+func (c *Conn) shutdown(ctx context.Context) (lost, err error) {
 	c.mu.Lock()
 	if c.closing {
+		endFlush := c.endFlush
 		c.unlock()
-		<-c.done
-		return nil
+		select {
+		case <-c.done:
+			return nil, nil
+		case <-ctx.Done():
+			endFlush(context.Cause(ctx))
+			<-c.done
+			return context.Cause(ctx), nil
+		}
 	}
 	c.closing = true
 	defer close(c.done)
+	ctx, c.endFlush = context.WithCancelCause(ctx)
+	defer c.endFlush(nil)
 	c.wakeAll()
 	c.dismiss(errLeave)
 	c.cq.EndWaits(nil)
-	err := c.flush(ctx)
+	lost = c.flush(ctx)
 	if c.err == nil {
 		c.end(fmt.Errorf("%w by this side", net.ErrClosed))
 	} else {
@@ -257,15 +266,10 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	}
 	c.dismiss(net.ErrClosed)
 	c.unlock()
-	if err != nil && !errors.Is(err, ErrDisconnected) {
-		err = c.opError("close", err)
-	} else {
-		err = nil
-	}
 	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
 	// An error means that the connection has ended already.
 	_ = c.cm.ID().ID.Disconnect()
-	return errors.Join(err, c.cm.Close())
+	return lost, c.cm.Close()
 }
 
 // Err returns nil while the connection can be used, and why it has ended afterwards: an error that matches

@@ -334,5 +334,8 @@ func (c *Conn) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if c.eof {
+		return nil
+	}
+	return c.err
 }
