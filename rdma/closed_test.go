@@ -224,8 +224,8 @@ func TestErrAfterClose(t *testing.T) {
 	}
 }
 
-// TestShutdownOfMany checks that each call of Shutdown returns within its context, and Close within Options.Linger, also
-// while another waits.
+// TestShutdownOfMany checks that each call of Shutdown returns within its context, and Close within Options.Linger,
+// also while another waits.
 func TestShutdownOfMany(t *testing.T) {
 	for name, second := range map[string]func(c *rdma.Conn) error{
 		"Close": func(c *rdma.Conn) error { return c.Close() },

@@ -225,8 +225,8 @@ func (c *Conn) Close() error {
 
 // Shutdown is Close, but waits until ctx ends instead of for Options.Linger. It returns
 // context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended
-// if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first whose
-// time is over ends the wait of all.
+// if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first
+// whose time is over ends the wait of all.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	lost, err := c.shutdown(ctx)
 	if lost != nil {

@@ -157,14 +157,16 @@ func (e *end) qdisc() (qdisc, error) {
 	return all[0], nil
 }
 
-// resources returns the kernel's objects of both devices.
+// resources returns the kernel's objects of both devices. A device that was removed and added has another index.
 func (p *pair) resources(t *testing.T) (all [2]string) {
 	t.Helper()
 	for i, e := range p.ends {
-		all[i] = e.output(t, "rdma", "-j", "resource", "show")
+		all[i] = deviceIndex.ReplaceAllString(e.output(t, "rdma", "-j", "resource", "show"), "")
 	}
 	return all
 }
+
+var deviceIndex = regexp.MustCompile(`"ifindex":\d+,`)
 
 // leavesNothing checks that no object is left that did not exist before. The kernel may
 // take a moment to destroy the objects of processes that have ended.
