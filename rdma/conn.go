@@ -49,7 +49,7 @@ type Conn struct {
 	idleOps *op
 
 	keepAlive *time.Timer
-	busy      bool // something was posted since the timer last ran
+	busy      bool // something was sent to the peer since the timer last ran
 }
 
 // Dial connects to a listener of this package at addr, host:port. If ctx has no deadline and
@@ -316,8 +316,16 @@ func (c *Conn) get(n int) (*memory, error) {
 func (c *Conn) orEnd(err error) error {
 	c.mu.Lock()
 	defer c.unlock()
+	return c.orEndLocked(err)
+}
+
+// orEndLocked is orEnd for a caller that holds c.mu.
+func (c *Conn) orEndLocked(err error) error {
 	if end := c.usable(); end != nil {
 		return end
+	}
+	if errors.Is(err, uverbs.ErrDeviceGone) {
+		return c.refused(err)
 	}
 	return err
 }

@@ -99,7 +99,7 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) 
 	if w.mw == nil {
 		mw, err := m.mr.PD().AllocMW(uverbs.MWType2)
 		if err != nil {
-			return err
+			return c.orEndLocked(err)
 		}
 		w.mw, w.rkey = mw, mw.RKey()
 	}

@@ -393,7 +393,7 @@ func (c *Conn) fetch(in *incoming) error {
 	n := int(in.offer.length)
 	m, err := c.pool.get(n)
 	if err != nil {
-		return err
+		return c.orEndLocked(err)
 	}
 	m.hold() // until deliver or fetched
 	m.hold() // by the request

@@ -227,7 +227,8 @@ func (c *Conn) posted(r request, flags uverbs.SendFlags) {
 		c.signaled = c.tail
 	}
 	c.tail++
-	c.busy = true
+	local := r.window != nil || r.op != nil && r.op.share != nil
+	c.busy = c.busy || !local
 }
 
 // refused returns why a post was refused. The connection has ended, but completions may say why.
