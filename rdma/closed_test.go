@@ -242,7 +242,7 @@ func TestShutdownOfMany(t *testing.T) {
 			p := connect(t, &rdma.Options{Linger: 10 * time.Millisecond}, nil)
 			check(t, p.client.Send(limit(t), make([]byte, 10000))) // nobody receives it
 			first := background(func() error { return p.client.Shutdown(context.Background()) })
-			until(t, "it is being closed", func() bool { return errors.Is(p.client.Send(t.Context(), nil), net.ErrClosed) })
+			until(t, "it is being closed", func() bool { return isClosing(p.client) })
 			check(t, within(t, background(func() error { return second(p.client) }), name))
 			isError(t, within(t, first, "the first Shutdown"), context.DeadlineExceeded)
 			check(t, p.client.Shutdown(t.Context()))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -326,4 +327,32 @@ func TestPortDown(t *testing.T) {
 	err := within(t, received, "Recv")
 	isError(t, err, rdma.ErrDisconnected)
 	isError(t, err, uverbs.WCRetryExcErr)
+}
+
+// TestMemoryLimitAtEnd checks that a message for which there is no memory is not lost if the peer closes the connection.
+func TestMemoryLimitAtEnd(t *testing.T) {
+	p := connect(t, nil, nil)
+	ctx := limit(t)
+	p.there.SetLimits(verbstest.Limits{Memlock: 1})
+	check(t, p.client.Send(ctx, []byte("short")))
+	check(t, p.client.Send(ctx, pattern(4<<20, 1)))
+	closed := background(func() error { return p.client.Shutdown(ctx) })
+	until(t, "it is being closed", func() bool { return isClosing(p.client) })
+	m := must(p.server.Recv(ctx))(t)
+	m.Release()
+	for range 3 {
+		_, err := p.server.Recv(ctx)
+		isError(t, err, uverbs.ErrMemlock)
+	}
+	p.there.SetLimits(verbstest.Limits{})
+	m = must(p.server.Recv(ctx))(t)
+	if !bytes.Equal(m.Bytes(), pattern(4<<20, 1)) {
+		t.Errorf("another message of %d bytes", m.Len())
+	}
+	m.Release()
+	_, err := p.server.Recv(ctx)
+	if err != io.EOF {
+		t.Errorf("%v, want io.EOF", err)
+	}
+	check(t, within(t, closed, "Shutdown"))
 }

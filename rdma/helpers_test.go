@@ -1,8 +1,13 @@
 package rdma_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/rdma"
 )
 
 // patience is how long a test waits for what happens soon.
@@ -35,4 +40,12 @@ func until(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("in vain: %s", what)
 		}
 	}
+}
+
+// isClosing reports whether Close or Shutdown has been called.
+func isClosing(c *rdma.Conn) bool {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := c.Recv(ended)
+	return errors.Is(err, net.ErrClosed)
 }

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -392,8 +393,11 @@ func (c *Conn) prefetch(in *incoming) {
 func (c *Conn) fetch(in *incoming) error {
 	n := int(in.offer.length)
 	m, err := c.pool.get(n)
+	if errors.Is(err, uverbs.ErrDeviceGone) {
+		return c.refused(err)
+	}
 	if err != nil {
-		return c.orEndLocked(err)
+		return err // the peer, which may have closed the connection, waits until the message has been read
 	}
 	m.hold() // until deliver or fetched
 	m.hold() // by the request
