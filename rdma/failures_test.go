@@ -329,7 +329,8 @@ func TestPortDown(t *testing.T) {
 	isError(t, err, uverbs.WCRetryExcErr)
 }
 
-// TestMemoryLimitAtEnd checks that a message for which there is no memory is not lost if the peer closes the connection.
+// TestMemoryLimitAtEnd checks that a message for which there is no memory is not lost if the peer closes the
+// connection.
 func TestMemoryLimitAtEnd(t *testing.T) {
 	p := connect(t, nil, nil)
 	ctx := limit(t)
