@@ -30,6 +30,9 @@
 // place and released. As long as a receiver does not release messages, its peer may send only as many as
 // Options.Depth says; then Send waits.
 //
+// A reply is a message like any other. If both sides call, and each replies from the goroutine that receives, both can
+// wait for the other to release messages: then reply from other goroutines, or after Release.
+//
 // # Memory
 //
 // [Conn.Alloc] returns a [Buffer], which is sent without a copy and comes back by itself. Send and Write copy.
