@@ -93,9 +93,8 @@ func (b Buffer) hold() bool {
 	}
 }
 
-// disown ends the program's ownership, in favor of a request if hold is set. It returns false if the
-// program is not the owner.
-func (b Buffer) disown(hold bool) bool {
+// disown ends the program's ownership. It returns false if the program is not the owner.
+func (b Buffer) disown() bool {
 	if b.m == nil {
 		return false
 	}
@@ -105,9 +104,6 @@ func (b Buffer) disown(hold bool) bool {
 			return false
 		}
 		t := s&^byProgram + 1<<32 // copies of the buffer are stale from now on
-		if hold {
-			t++
-		}
 		if b.m.state.CompareAndSwap(s, t) {
 			b.m.giveBack(t)
 			return true
@@ -158,7 +154,7 @@ func (b Buffer) SetLen(n int) error {
 // given back when that has completed. Release may be called after the end of the connection. Further
 // calls do nothing.
 func (b Buffer) Release() {
-	if b.m != nil && !b.disown(false) {
+	if b.m != nil && !b.disown() {
 		b.misused("Release")
 	}
 }

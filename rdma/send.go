@@ -137,7 +137,7 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) err
 		b.m.drop()
 		return err
 	}
-	b.disown(false)
+	b.disown()
 	return nil
 }
 

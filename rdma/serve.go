@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 )
@@ -13,7 +14,8 @@ import (
 // returned. It returns nil if ctx has ended or the listener was closed, and otherwise the error of [Listener.Close], or
 // that the device was removed.
 //
-// Errors of handlers and of single handshakes are logged to Options.Logger at level warn, unless ctx has ended.
+// Errors of handlers and of single handshakes are logged to Options.Logger, or without it to slog.Default, at level
+// warn, unless ctx has ended.
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
@@ -42,9 +44,11 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 }
 
 func (l *Listener) warn(text string, err error) {
-	if log := l.options.Logger; log != nil {
-		log.Warn(text, "local", l.Addr(), "error", err)
+	log := l.options.Logger
+	if log == nil {
+		log = slog.Default()
 	}
+	log.Warn(text, "local", l.Addr(), "error", err)
 }
 
 // ServeCalls receives messages, calls f for each, one after the other, and replies with what f returns if the message
