@@ -14,6 +14,7 @@ import (
 // TestEndBesideEverything ends a connection in all ways while goroutines on both sides use all methods. All calls
 // return, and nothing is left, which package verbstest checks.
 func TestEndBesideEverything(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(p *pair){
 		"peer without power": func(p *pair) { p.there.Kill() },
 		"device removed":     func(p *pair) { p.here.RemoveDevice() },

@@ -22,6 +22,7 @@ import (
 // of other calls end at any moment, also that of the call that polls. Each message is sent when the one before has
 // arrived, so nothing else would wake a call that is forgotten.
 func TestLeadersLeave(t *testing.T) {
+	t.Parallel()
 	p := &pair{net: verbstest.NewNetwork(t, verbstest.Seed(0))}
 	p.here, p.there = p.net.Machine(), p.net.Machine()
 	p.dial(t, &rdma.Options{KeepAlive: -1, Offers: 1}, &rdma.Options{KeepAlive: -1, Offers: 1})

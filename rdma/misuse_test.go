@@ -107,6 +107,7 @@ func TestLengthOfBatch(t *testing.T) {
 
 // TestFlushedOperations checks that operations that end because another has failed say why.
 func TestFlushedOperations(t *testing.T) {
+	t.Parallel()
 	p := connect(t, nil, nil)
 	p.allow(verbstest.RemoteAccess)
 	ctx := limit(t)
