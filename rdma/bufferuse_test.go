@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/goverbs/goverbs/rdma"
 )
 
 // A recorder is a test whose errors are recorded.
@@ -54,13 +56,32 @@ func TestBufferUse(t *testing.T) {
 				t.Error("a buffer that was released was written")
 			}
 		},
+		"Datagram": func(p *pair) {
+			g := must(rdma.JoinGroup(t.Context(), "239.1.2.3", nil))(t)
+			var other *rdma.Group
+			p.onServer(func() { other = must(rdma.JoinGroup(t.Context(), "239.1.2.3", nil))(t) })
+			check(t, other.Send(t.Context(), []byte("x")))
+			d := must(g.Recv(t.Context()))(t)
+			d.Release()
+			d.Release()
+			if d.Bytes() != nil {
+				t.Error("a datagram has bytes after Release")
+			}
+			check(t, g.Close())
+			check(t, other.Close())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}
 			p := connect(r, nil, nil)
 			p.onClient(func() { use(p) })
+			if name == "Datagram" {
+				name = "Release of a datagram that was released before,"
+			} else {
+				name += " of a buffer that was released or sent before"
+			}
 			found := slices.ContainsFunc(r.errors, func(text string) bool {
-				return strings.Contains(text, "buffer-use: "+name+" of a buffer that was released or sent before") &&
+				return strings.Contains(text, "buffer-use: "+name) &&
 					strings.Contains(text, "bufferuse_test.go:")
 			})
 			if !found || len(r.errors) != 1 {

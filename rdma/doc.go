@@ -31,7 +31,7 @@
 // Options.Depth says; then Send waits.
 //
 // A reply is a message like any other. If both sides call, and each replies from the goroutine that receives, both can
-// wait for the other to release messages: then reply from other goroutines, or after Release.
+// wait for the other to release messages: then reply from other goroutines.
 //
 // # Memory
 //

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -40,6 +41,8 @@ type Group struct {
 	recvs *uverbs.MR // in slots of GRH and datagram
 	sends *uverbs.MR
 
+	uses []atomic.Uint32 // by slot of recvs: how often a datagram in it was released
+
 	mu     sync.Mutex
 	closed bool
 	free   []int                 // slots of sends
@@ -68,6 +71,7 @@ func (p Peer) String() string { return fmt.Sprintf("QP %#x", p.qpn) }
 type Datagram struct {
 	g    *Group
 	slot int
+	use  uint32 // see Group.uses
 	b    []byte
 	from Peer
 }
@@ -120,6 +124,7 @@ func (g *Group) setUp() error {
 	if g.sends, err = g.cm.RegMsgs(make([]byte, datagramSends*g.mtu)); err != nil {
 		return err
 	}
+	g.uses = make([]atomic.Uint32, g.depth)
 	for i := range datagramSends {
 		g.free = append(g.free, i)
 	}
@@ -155,7 +160,7 @@ func (g *Group) Recv(ctx context.Context) (Datagram, error) {
 		}
 		n := uverbs.GRHLen + g.mtu
 		b := g.recvs.Bytes()[int(wc.WRID)*n:][:n]
-		d := Datagram{g: g, slot: int(wc.WRID)}
+		d := Datagram{g: g, slot: int(wc.WRID), use: g.uses[wc.WRID].Load()}
 		key, keyErr := wc.AHKey(b[:uverbs.GRHLen])
 		if keyErr == nil && int(wc.ByteLen) >= uverbs.GRHLen && !g.isOwn(&wc, b) {
 			d.b, d.from = b[uverbs.GRHLen:wc.ByteLen:wc.ByteLen], Peer{key, wc.SrcQP}
@@ -180,13 +185,19 @@ func (g *Group) isOwn(wc *uverbs.WC, grh []byte) bool {
 	return string(grh[32:36]) == string(g.gid[12:])
 }
 
-// Bytes returns the datagram. It must not be used after Release.
-func (d Datagram) Bytes() []byte { return d.b }
+// Bytes returns the datagram, or nil after Release. It must not be used after Release.
+func (d Datagram) Bytes() []byte {
+	if d.g == nil || d.g.uses[d.slot].Load() != d.use {
+		return nil
+	}
+	return d.b
+}
 
 // From returns the sender, for [Group.SendTo].
 func (d Datagram) From() Peer { return d.from }
 
-// Release gives the memory of the datagram back, for the next one. It must be called once.
+// Release gives the memory of the datagram back, for the next one. Further calls do nothing. Package verbstest
+// reports them.
 func (d Datagram) Release() {
 	// If the group was closed, no datagram will come.
 	_ = d.release()
@@ -194,6 +205,10 @@ func (d Datagram) Release() {
 
 func (d Datagram) release() error {
 	if d.g == nil {
+		return nil
+	}
+	if !d.g.uses[d.slot].CompareAndSwap(d.use, d.use+1) {
+		misused("Release of a datagram that was released before,")
 		return nil
 	}
 	return d.g.postReceive(d.slot)

@@ -8,10 +8,13 @@ type misuseReporter interface{ Misused(text string) }
 // misused reports, in a test, that the program calls a method of a buffer that it does not own any
 // more.
 func (b Buffer) misused(method string) {
-	if b.m == nil {
-		return
+	if b.m != nil {
+		misused(method + " of a buffer that was released or sent before,")
 	}
+}
+
+func misused(text string) {
 	if r, ok := machine.Current().(misuseReporter); ok {
-		r.Misused(method + " of a buffer that was released or sent before,")
+		r.Misused(text)
 	}
 }
