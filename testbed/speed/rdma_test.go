@@ -10,9 +10,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm. A
-// message of 1 MiB that is offered wakes the receiver once more than one for which there is a receive.
-var rdmaRatios = map[string]float64{"read": 1.10, "write": 1.10, "small": 1.25, "large": 1.05, "offered": 1.15}
+// rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm: what is
+// wanted, and a tenth for the wake-ups that differ from run to run. A message of 1 MiB that is offered wakes the
+// receiver once more than one for which there is a receive.
+var rdmaRatios = map[string]float64{"read": 1.2, "write": 1.2, "small": 1.35, "large": 1.15, "offered": 1.25}
 
 // TestRDMACost compares package rdma with the same work on package cm, by instructions.
 func TestRDMACost(t *testing.T) {
