@@ -24,7 +24,7 @@ import (
 
 func main() {
 	addr := flag.String("addr", "10.9.0.1", "address of the device")
-	rounds := flag.Int("rounds", 25, "number of rounds")
+	rounds := flag.Int("rounds", 10, "number of rounds")
 	flag.Parse()
 	if err := run(*addr, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "rdmacost:", err)

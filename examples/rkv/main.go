@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintf(out, "%s (version %d)\n", r.Value, r.Version)
 		return err
 	case args[0] == "bench" && len(args) == 2:
-		return bench(ctx, c, 50, out)
+		return bench(ctx, c, 20, out)
 	}
 	return errors.New("usage: rkv serve|put|get|bench ADDR ...")
 }
