@@ -113,6 +113,7 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	var last error
 	for wait := cl.options.MinBackoff; ; wait = min(2*wait, cl.options.MaxBackoff) {
 		if l, err := s.use(); l != nil || err != nil { // another call has connected
 			return l, err
@@ -124,17 +125,20 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 		if !mayPass(err) {
 			return nil, err
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+		if last == nil || ctx.Err() == nil { // an attempt that ctx has ended says less than the one before
+			last = err
 		}
-		if err := cl.pause(ctx, wait, err); err != nil {
+		if err := cl.pause(ctx, wait, last); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// pause waits between two attempts.
+// pause waits between two attempts. last is the error of an attempt.
 func (cl *Client[S]) pause(ctx context.Context, d time.Duration, last error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w (last: %w)", context.Cause(ctx), last)
+	}
 	t := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer t.Stop()
 	select {
