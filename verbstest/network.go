@@ -31,7 +31,8 @@ type Network struct {
 	dead map[*rdmacmtest.Machine]bool
 	down map[*rdmacmtest.Machine]bool // its port
 
-	mu       sync.Mutex
+	mu       sync.Mutex // locked after loop
+	created  int        // number of machines, including those that are being created
 	machines []*Machine
 	macs     map[[16]byte][6]byte // by GID
 	allowed  map[Rule]bool        // rules that programs may break
@@ -103,14 +104,20 @@ func (n *Network) Machine() *Machine {
 // maxMachines is how many machines a network has addresses for.
 const maxMachines = 250
 
-// newMachine returns a machine with the next address, or nil if there is none left.
+// newMachine returns a machine with the next address, or nil if there is none left. It creates the
+// machine without n.mu: that needs the loop, whose steps lock n.mu.
 func (n *Network) newMachine() *Machine {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.machines) == maxMachines {
+	number := n.created + 1
+	if number > maxMachines {
+		n.mu.Unlock()
 		return nil
 	}
-	m := newMachine(n, len(n.machines)+1, devices.Add(1))
+	n.created = number
+	n.mu.Unlock()
+	m := newMachine(n, number, devices.Add(1))
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.machines = append(n.machines, m)
 	for _, g := range m.gids {
 		n.macs[g.Gid] = m.mac

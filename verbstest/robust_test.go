@@ -86,6 +86,36 @@ func TestRaceWithCommands(t *testing.T) {
 	commands.Wait()
 }
 
+// TestRaceWithMachines adds machines to a network while a program on another one creates address
+// handles, for which the adapter looks for the machines.
+func TestRaceWithMachines(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	first := n.Machine()
+	first.Run(func() {
+		c := must(uverbs.Open(""))(t)
+		defer c.Close()
+		pd := must(c.AllocPD())(t)
+		q := must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 1, QKey: 1,
+			SendCQ: must(c.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)}))(t)
+		attr := must(q.AHAttr(must(q.Endpoint())(t)))(t)
+		added := make(chan struct{})
+		go func() {
+			defer close(added)
+			for range 100 {
+				n.Machine()
+			}
+		}()
+		for more := true; more; {
+			check(t, must(pd.CreateAH(attr))(t).Close())
+			select {
+			case <-added:
+				more = false
+			default:
+			}
+		}
+	})
+}
+
 // TestRemovedDevice checks that a device that has been removed cannot be opened.
 func TestRemovedDevice(t *testing.T) {
 	m := verbstest.New(t)
