@@ -147,10 +147,10 @@ func (l *Loop) expire() {
 	if l.stopped || len(s.pending) == 0 {
 		return
 	}
+	defer l.setAlarm() // also if the entry panics
 	if s.pending[0].due <= s.elapsed() {
 		l.first()
 	}
-	l.setAlarm()
 }
 
 // An agenda is a heap of entries.

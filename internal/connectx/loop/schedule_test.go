@@ -66,3 +66,18 @@ func TestStepTimers(t *testing.T) {
 		t.Errorf("steps at %v", at)
 	}
 }
+
+// TestSeedAfterPanic checks that a delivery that panics does not stop the later ones.
+func TestSeedAfterPanic(t *testing.T) {
+	panicked, arrived := make(chan any, 1), make(chan bool)
+	l := Loop{OnPanic: func(_, value any, _ []byte) { panicked <- value }}
+	l.Seed(1)
+	l.Run(func() {
+		l.Deliver("x", func() { panic("a delivery") })
+		l.Deliver("x", func() { close(arrived) })
+	})
+	<-arrived
+	if v := <-panicked; v != "a delivery" {
+		t.Errorf("the loop reports %v", v)
+	}
+}
