@@ -60,10 +60,10 @@ func NewAdapter(cfg Config) *Adapter {
 	if cfg.InfiniBand {
 		layer = engine.InfiniBand
 	}
-	a.HCA = engine.New(engine.Config{Loop: a.loop, Memory: &a.memory, Events: a, LinkLayer: layer,
-		CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation,
-		Program: cfg.Program})
-	a.loop.Run(func() {
+	a.loop.Run(func() { // New reads the loop's clock, too
+		a.HCA = engine.New(engine.Config{Loop: a.loop, Memory: &a.memory, Events: a, LinkLayer: layer,
+			CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation,
+			Program: cfg.Program})
 		a.HCA.SetLID(cfg.LID)
 		a.HCA.SetMAC(cfg.MAC)
 		a.HCA.SetLink(noLink{})
