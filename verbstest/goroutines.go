@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,8 +17,9 @@ const machineLabel = "verbstest machine"
 
 func (m *Machine) label() string { return fmt.Sprintf("%s #%d", m.name, m.device) }
 
-// goroutineTime is how long goroutines may take to end after the test's cleanup.
-const goroutineTime = time.Second
+// goroutineTime is how long goroutines may take to end after the test's cleanup. It is long, for loaded
+// machines: only a test that fails waits for it.
+const goroutineTime = 3 * time.Second
 
 // checkGoroutines reports the program's goroutines that still run on the machines. They get some
 // time: what ends them may just have happened.
@@ -29,7 +31,7 @@ func (n *Network) checkGoroutines() {
 		return
 	}
 	var left map[*Machine][]goroutine
-	for end, pause := time.Now().Add(goroutineTime), time.Millisecond; ; pause *= 2 {
+	for end, pause := time.Now().Add(goroutineTime), time.Millisecond; ; pause = min(2*pause, goroutineTime/20) {
 		if left = goroutinesOf(machines); len(left) == 0 {
 			return
 		}
@@ -82,13 +84,18 @@ func goroutinesOf(machines []*Machine) map[*Machine][]goroutine {
 
 var frameText = regexp.MustCompile(`(?m)^#\s+0x[0-9a-f]+\s+(\S+)\+0x[0-9a-f]+\s+(.*):(\d+)$`)
 
-// parse returns the goroutine of a part of a profile, without a function if it is one of the library.
+// starters are functions that only call the function of their goroutine.
+var starters = []string{"runtime.goexit", "runtime.main", "testing.tRunner", "sync.(*WaitGroup).Go.func1"}
+
+// parse returns the goroutine of a part of a profile, without a function if it is one of the library or
+// one that package os/signal starts and does not end.
 func parse(part string) (g goroutine) {
-	for _, f := range frameText.FindAllStringSubmatch(part, -1) {
-		if f[1] == "runtime.goexit" || f[1] == "runtime.main" || f[1] == "testing.tRunner" {
+	frames := frameText.FindAllStringSubmatch(part, -1)
+	for i, f := range frames {
+		if i > 0 && slices.Contains(starters, f[1]) { // a goroutine that has not run yet has no other
 			continue
 		}
-		if g = (goroutine{}); !ofLibrary(f[1], f[2]) {
+		if g = (goroutine{}); !ofLibrary(f[1], f[2]) && f[1] != "os/signal.loop" {
 			g = goroutine{f[1], base(f[2]) + ":" + f[3]}
 		}
 	}
