@@ -61,7 +61,7 @@ type goroutine struct {
 var labelText = regexp.MustCompile(`"` + machineLabel + `":"([^"]*)"`)
 
 // goroutinesOf returns the goroutines of machines whose function is not one of the library's. The
-// calling goroutine is none of them.
+// calling goroutine is not included.
 func goroutinesOf(machines []*Machine) map[*Machine][]goroutine {
 	var b bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// quick makes lost messages known soon.
+// quick shortens the timeouts, so that lost messages are noticed soon.
 func quick(n *verbstest.Network) {
 	n.SetTimeouts(verbstest.Timeouts{Reply: 20 * time.Millisecond, Repeats: 5, Ack: 13})
 }
@@ -200,8 +200,8 @@ func testPartition(t *testing.T, options ...verbstest.Option) {
 	check(t, conn.Close())
 }
 
-// TestKill checks that a machine that is killed does not say goodbye: its peer notices by its timeouts. What the
-// killed machine's program leaves behind is not reported.
+// TestKill checks that a machine that is killed sends no message: its peer notices the end when its timeouts
+// expire. What the killed machine's program leaves behind is not reported.
 func TestKill(t *testing.T) {
 	n := verbstest.NewNetwork(t)
 	quick(n)
@@ -251,7 +251,7 @@ func TestKill(t *testing.T) {
 		}
 	})
 	if slices.Contains(messages, verbstest.DREQ) || slices.Contains(messages, verbstest.DREP) {
-		t.Errorf("the machine says %v", messages)
+		t.Errorf("the machine sends %v", messages)
 	}
 }
 

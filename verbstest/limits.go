@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakemlx5"
 )
 
-// Limits are what the programs of a machine may use at most, all together. A zero is no limit
-// besides those of the device.
+// Limits bound what all programs of a machine together may use. Zero means no limit besides those of
+// the device.
 type Limits struct {
 	// Memlock is RLIMIT_MEMLOCK, in bytes: how much memory the kernel pins, which is registered
 	// memory and the rings of queues, in pages. Beyond it commands fail with ENOMEM

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what programs may use of an adapter at most, all together. A zero is no limit.
+// Limits bound what all programs together may use of an adapter. Zero means no limit.
 type Limits struct {
 	Memlock uint64 // bytes that the kernel may pin: RLIMIT_MEMLOCK
 	// Contexts and Objects are hca_handle and hca_object of the rdma cgroup.

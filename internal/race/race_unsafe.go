@@ -57,7 +57,7 @@ var ignored struct {
 
 type span struct{ start, end uintptr }
 
-// Ignore makes the detector ignore what Copy does to b. The result ends that.
+// Ignore makes the detector ignore what Copy does to b, until stop is called.
 func Ignore(b []byte) (stop func()) {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	s := &span{start, start + uintptr(len(b))}

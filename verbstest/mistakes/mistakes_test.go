@@ -18,12 +18,12 @@ import (
 // byLibrary is in place of a report if the library returns the error in the line of the mistake.
 const byLibrary = ""
 
-// A mistake is a program with a mistake, what package verbstest says of it, and what the program sees
-// on a device: in memory, and on rxe. A program that sees "success" or "nothing" does not learn of
-// its mistake there.
+// A mistake is a program with a mistake, what package verbstest reports, and what the program sees on a
+// device: in memory, and on rxe. A program that sees "success" or "nothing" does not notice its mistake
+// there.
 type mistake struct {
 	program func(device string) (seen string)
-	says    string // a regular expression, or byLibrary
+	report  string // a regular expression, or byLibrary
 	memory  string // the beginning of what it sees
 	rxe     string
 }
@@ -142,13 +142,13 @@ func TestMistakes(t *testing.T) {
 			if !strings.HasPrefix(seen, m.memory) {
 				t.Errorf("the program sees %q, not %q", seen, m.memory)
 			}
-			if m.says == byLibrary {
+			if m.report == byLibrary {
 				if len(r.errors) > 0 {
 					t.Errorf("also reported: %s", r.errors)
 				}
 				return
 			}
-			want := regexp.MustCompile(strings.ReplaceAll(m.says, "LINE", regexp.QuoteMeta(m.line(t))))
+			want := regexp.MustCompile(strings.ReplaceAll(m.report, "LINE", regexp.QuoteMeta(m.line(t))))
 			if !slices.ContainsFunc(r.errors, want.MatchString) {
 				t.Errorf("not reported: %s", want)
 			}
@@ -165,7 +165,7 @@ func TestMistakes(t *testing.T) {
 // TestAllow checks that a rule is not reported if it is allowed.
 func TestAllow(t *testing.T) {
 	for _, m := range mistakes {
-		rule, _, _ := strings.Cut(m.says, ":")
+		rule, _, _ := strings.Cut(m.report, ":")
 		if rule == "left in the kernel" || rule == byLibrary {
 			continue // no test may leave objects
 		}

@@ -38,11 +38,11 @@ func table() string {
 	var b strings.Builder
 	b.WriteString("| program | the test reports | the program sees on rxe |\n|---|---|---|\n")
 	for _, m := range mistakes {
-		says := example(m.says)
-		if m.says == byLibrary {
-			says = "nothing: the library returns the error"
+		report := example(m.report)
+		if m.report == byLibrary {
+			report = "nothing: the library returns the error"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.name(), says, m.rxe)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.name(), report, m.rxe)
 	}
 	return b.String()
 }
@@ -50,8 +50,8 @@ func table() string {
 var started = regexp.MustCompile(`\\S\+.* at \\S\+`)
 
 // example returns what a regular expression of reports stands for.
-func example(says string) string {
-	says = started.ReplaceAllString(says, "main.serve at kv.go:60")
+func example(report string) string {
+	report = started.ReplaceAllString(report, "main.serve at kv.go:60")
 	return strings.NewReplacer(`: posted at LINE`, "", "LINE", "kv.go:41", `0x\w+`, "0x…", `\d+`, "3", `.*`, "…", `\`, "").
-		Replace(says)
+		Replace(report)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
-// An account has the requests of a queue pair that the host does not know to be
-// done, because it has not polled their completions: see Config.Program.
+// An account lists the requests of a queue pair that may still complete, as far as
+// the host can tell from the completions that it has polled: see Config.Program.
 type account struct {
 	sends    []send
 	counted  uint16 // block after the last of sends
@@ -64,9 +64,9 @@ func (qp *QP) postedReceives(n int) {
 // reports one less than the size.
 func (cq *CQ) capacity() int { return max(1, int(cq.size())-1) }
 
-// checkDemand reports that requests were posted whose completions may not all
-// have room. It does so once: when the demand, which was before until then,
-// exceeds the capacity.
+// checkDemand reports that the CQ may not have room for the completions of all
+// posted requests. before is the demand before the last post: only the post with
+// which the demand exceeds the capacity is reported.
 func (cq *CQ) checkDemand(before int) {
 	if cq.NoCheck || cq.demand <= cq.capacity() || cq.state == CQFailed {
 		return

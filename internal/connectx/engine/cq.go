@@ -42,7 +42,7 @@ type CQ struct {
 	waiting   int    // completions since the CQ was armed: moderation
 	timer     *loop.Timer
 	users     int
-	demand    int       // requests that complete into the CQ and that the host does not know to be done
+	demand    int       // requests whose completions the CQ must have room for; see account
 	unpolled  []pending // completions that the host has not polled; see Config.Program
 }
 

@@ -143,7 +143,7 @@ func (p *port) Send(path *transport.Path, pkt *roce.Packet) {
 	p.hca.transmit(pkt)
 }
 
-// A flow is packets of the port to itself whose order does not change.
+// A flow identifies packets of the port to itself that keep their order.
 type flow struct {
 	hca     *HCA
 	destQPN uint32

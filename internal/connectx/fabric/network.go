@@ -213,7 +213,7 @@ func (p *port) send(u unit) {
 // unitCost is the memory of a queued packet in addition to its bytes.
 const unitCost = 256
 
-// A flow is packets whose order does not change: those of a queue pair.
+// A flow identifies packets that keep their order: those to a queue pair.
 type flow struct {
 	to      *port
 	destQPN uint32
