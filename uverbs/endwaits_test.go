@@ -3,6 +3,7 @@ package uverbs
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 )
 
@@ -38,6 +39,33 @@ func TestEndWaits(t *testing.T) {
 	until(func() bool { return r.p.cqs[0].armings() > arms })
 	r.p.cqs[0].push(WC{})
 	check(t, <-done)
+}
+
+// A slowCQ calls a function between a look at the queue and what follows it.
+type slowCQ struct {
+	*fakeCQ
+	between func()
+}
+
+func (q *slowCQ) Ready() bool {
+	defer q.between()
+	return q.fakeCQ.Ready()
+}
+
+// TestEndWaitsAfterCompletion checks that a completion which arrives before EndWaits is polled, although the
+// queue was empty when the wait looked at it.
+func TestEndWaitsAfterCompletion(t *testing.T) {
+	b := newRig(t).bundle(t, false)
+	q := b.cq.impl.(*fakeCQ)
+	b.cq.impl = &slowCQ{q, sync.OnceFunc(func() {
+		q.push(WC{WRID: 7})
+		b.cq.EndWaits(errors.New("over"))
+	})}
+	wcs := make([]WC, 1)
+	if n, err := b.cq.PollWait(context.Background(), wcs); n != 1 || err != nil || wcs[0].WRID != 7 {
+		t.Errorf("%d completions, %v, %+v", n, err, wcs[0])
+	}
+	b.cq.impl = q
 }
 
 // TestEndWaitsNoEvents checks that EndWaits has no effect on a queue with NoEvents.

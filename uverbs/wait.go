@@ -95,6 +95,9 @@ func (q *CQ) checkReady() (ready bool, err error) {
 		return ready, err
 	}
 	if over := q.endErr.Load(); over != nil {
+		if ready, err := q.ready(); ready || err != nil {
+			return ready, err // a completion that came before EndWaits
+		}
 		return false, *over
 	}
 	if err := q.Arm(false); err != nil {
