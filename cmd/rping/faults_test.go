@@ -78,14 +78,14 @@ func (f *faulty) start(ctx context.Context) (served <-chan error, interrupt func
 func newFaulty(t *testing.T) *faulty {
 	f := &faulty{T: t, net: verbstest.NewNetwork(t)}
 	f.server, f.client = f.net.Machine(), f.net.Machine()
-	f.net.SetTimeouts(verbstest.Timeouts{Reply: 20 * time.Millisecond, Repeats: 7, Ack: 13})
+	f.net.SetTimeouts(verbstest.Timeouts{Reply: 20 * time.Millisecond, Repeats: 15, Ack: 13})
 	return f
 }
 
 // meet runs both programs. Each returns what its main function would print.
 func (m *meeting) meet(t *testing.T) (client, server error) {
 	f := newFaulty(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	served, interrupt := f.start(ctx)
 	defer interrupt()

@@ -34,8 +34,8 @@ const (
 	outbox    = 2
 )
 
-// errDisconnected is the error of a request that was flushed because the peer has
-// disconnected.
+// errDisconnected is the error of a request that does not complete, or is flushed,
+// because the peer has disconnected.
 var errDisconnected = errors.New("the peer has disconnected: see its output for the reason")
 
 // connParam has the parameters of the C program: one outstanding READ.
@@ -130,7 +130,9 @@ func (l *link) receive(ctx context.Context) (message, error) {
 
 // complete waits for one completion.
 func (l *link) complete(ctx context.Context, cq *uverbs.CQ) error {
-	if _, err := cq.PollWait(ctx, l.wc[:]); err != nil {
+	if _, err := cq.PollWait(ctx, l.wc[:]); errors.Is(err, cm.ErrDisconnected) {
+		return errDisconnected // the device has not flushed the request in time
+	} else if err != nil {
 		return err
 	}
 	if err := l.wc[0].Err(); err != nil {
