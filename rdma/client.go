@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -97,7 +98,12 @@ func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn
 	}
 	defer func() { err = errors.Join(err, s.release(l)) }()
 	err = f(ctx, l.c, l.s)
-	return err != nil && errors.Is(err, ErrDisconnected), err
+	return err != nil && hasEnded(l.c, err), err
+}
+
+// hasEnded reports whether err means that c has ended. The EOF of Recv does not match ErrDisconnected.
+func hasEnded(c *Conn, err error) bool {
+	return errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF) && c.Err() != nil
 }
 
 // acquire returns a link that works, for one more user.
@@ -157,6 +163,9 @@ func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
 		return c, s, err
 	}
 	if s, err = cl.options.Setup(ctx, c); err != nil {
+		if hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
+			err = &lost{err} // mayPass then accepts it
+		}
 		return nil, s, errors.Join(err, c.Close())
 	}
 	return c, s, nil
