@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Serve accepts connections and calls handle for each, in a goroutine of its own, until ctx ends or the listener is
@@ -28,6 +30,8 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 			} else {
 				err = nil
 			}
+			return errors.Join(err, l.Close())
+		case errors.Is(err, net.ErrClosed) && errors.Is(err, uverbs.ErrDeviceGone):
 			return errors.Join(err, l.Close())
 		case errors.Is(err, net.ErrClosed):
 			return l.Close()
