@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -31,129 +30,130 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 2 && args[0] == "serve" {
-		return serve(ctx, args[1])
-	}
-	if len(args) < 2 {
-		return errors.New("usage: rkv serve|put|get|bench ADDR ...")
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	if len(args) == 0 || len(args) != map[string]int{"serve": 2, "put": 4, "get": 3, "bench": 2}[args[0]] {
+		return errors.New("usage: rkv serve ADDR | rkv put ADDR KEY VALUE | rkv get ADDR KEY | rkv bench ADDR")
 	}
 	c := rdma.NewClient(args[1], rdma.ClientOptions[rdma.Token]{Conns: 4, Setup: rdma.RecvToken})
 	defer c.Close()
-	switch {
-	case args[0] == "put" && len(args) == 4:
-		version, err := put(ctx, c, args[2], []byte(args[3]))
-		fmt.Fprintln(out, "version", version)
-		return err
-	case args[0] == "get" && len(args) == 3:
-		r, err := get(ctx, c, args[2])
-		fmt.Fprintf(out, "%s (version %d)\n", r.Value, r.Version)
-		return err
-	case args[0] == "bench" && len(args) == 2:
+
+	var r record
+	switch args[0] {
+	case "serve":
+		return serve(ctx, args[1], rdma.NewRegion(slots*slotSize))
+	case "put":
+		r, err = put(ctx, c, args[2], args[3])
+	case "get":
+		r, err = get(ctx, c, args[2])
+	case "bench":
 		return bench(ctx, c, 20, out)
 	}
-	return errors.New("usage: rkv serve|put|get|bench ADDR ...")
+	if err == nil {
+		fmt.Fprintf(out, "%s (version %d)\n", r.value, r.version)
+	}
+	return err
 }
 
-// The table has slots of a CRC-32, a length and a record. A record is in one of the first probes slots for its key.
-const slots, slotSize, probes = 4096, 1024, 8
+// The table has slots for one record each. A record is in one of the first probes slots for its key. It is encoded as
+// a CRC-32 of the rest, the lengths of key and value in 2 bytes each, the version in 8 bytes, the key and the value.
+const slots, slotSize, probes, header = 4096, 512, 8, 16
 
-var le, errNotFound = binary.LittleEndian, errors.New("not found")
+var le, checksum, errNotFound = binary.LittleEndian, crc32.ChecksumIEEE, errors.New("not found")
+var torn, lost atomic.Int64 // what bench has seen
 
 type record struct {
-	Key     string
-	Value   []byte
-	Version uint64
+	key, value string
+	version    uint64
 }
 
 func (r *record) encode() []byte {
-	j, _ := json.Marshal(r) // of such a type, it never fails
-	return append(le.AppendUint32(le.AppendUint32(nil, crc32.ChecksumIEEE(j)), uint32(len(j))), j...)
+	b := le.AppendUint16(le.AppendUint16(make([]byte, 4), uint16(len(r.key))), uint16(len(r.value)))
+	b = append(append(le.AppendUint64(b, r.version), r.key...), r.value...)
+	le.PutUint32(b, checksum(b[4:]))
+	return b
 }
 
-// decode returns the record in a slot, which is empty in an empty slot. It returns false if the slot is being written.
-func decode(b []byte) (r record, ok bool) {
-	if len(b) < 8 {
+// decode returns the record in a slot, which is empty in an empty slot. ok is false if the slot is being written.
+func decode(b *[slotSize]byte) (r record, ok bool) {
+	key := header + int(le.Uint16(b[4:]))
+	end := key + int(le.Uint16(b[6:]))
+	if end > slotSize || end > header && checksum(b[4:end]) != le.Uint32(b[:]) {
 		return r, false
 	}
-	crc, n, j := le.Uint32(b), int(le.Uint32(b[4:])), b[8:]
-	return r, crc|uint32(n) == 0 || n <= len(j) && crc32.ChecksumIEEE(j[:n]) == crc && json.Unmarshal(j[:n], &r) == nil
+	return record{string(b[header:key]), string(b[key:end]), le.Uint64(b[8:])}, true
 }
 
 // offset returns where the i-th slot for a key is.
-func offset(key string, i int) int {
-	return (int(crc32.ChecksumIEEE([]byte(key)))%slots + i) % slots * slotSize
-}
+func offset(key string, i int) int { return (int(checksum([]byte(key))) + i) % slots * slotSize }
 
 // serve shares the table with each client, and carries out its calls.
-func serve(ctx context.Context, addr string) error {
-	table := rdma.NewRegion(slots * slotSize)
+func serve(ctx context.Context, addr string, table *rdma.Region) error {
 	l, err := rdma.Listen(addr, nil)
 	if err != nil {
 		return err
 	}
 	log.Printf("serving %d slots at %v", slots, l.Addr())
 	var mu sync.Mutex
-	err = l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
+	return errors.Join(l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
 		if _, err := c.SendToken(ctx, table, rdma.CanRead); err != nil {
 			return err
 		}
 		return c.ServeCalls(ctx, func(request []byte) []byte {
 			mu.Lock()
 			defer mu.Unlock()
-			return le.AppendUint64(nil, store(table.Bytes(), request))
+			return binary.AppendUvarint(nil, store(table.Bytes(), request))
 		})
-	})
-	return errors.Join(err, table.Close())
+	}), table.Close())
 }
 
 // store stores the record of a request. It returns the version, or 0 if that is not possible.
 func store(table, request []byte) uint64 {
-	r, ok := decode(request)
-	for i := 0; ok && r.Key != "" && i < probes; i++ {
-		b := table[offset(r.Key, i):][:slotSize]
-		old, _ := decode(b)
-		r.Version = old.Version + 1
-		if e := r.encode(); (old.Key == "" || old.Key == r.Key) && len(e) <= slotSize {
-			copy(b, e)
-			return r.Version
+	var b [slotSize]byte
+	copy(b[:], request)
+	r, ok := decode(&b)
+	for i := 0; ok && r.key != "" && i < probes; i++ {
+		slot := table[offset(r.key, i):][:slotSize]
+		if old, _ := decode((*[slotSize]byte)(slot)); old.key == "" || old.key == r.key {
+			r.version = old.version + 1
+			copy(slot, r.encode())
+			return r.version
 		}
 	}
 	return 0
 }
 
-// A client has the token of the table for each connection.
-type client = rdma.Client[rdma.Token]
-
 // put stores a value. If the connection ends, it calls again: to store it twice only changes its version.
-func put(ctx context.Context, c *client, key string, value []byte) (version uint64, err error) {
-	request := (&record{Key: key, Value: value}).encode()
-	err = c.Retry(ctx, func(ctx context.Context, conn *rdma.Conn, _ rdma.Token) error {
-		m, err := conn.Call(ctx, request)
+func put(ctx context.Context, c *rdma.Client[rdma.Token], key, value string) (record, error) {
+	r := record{key: key, value: value}
+	err := c.Retry(ctx, func(ctx context.Context, conn *rdma.Conn, _ rdma.Token) error {
+		m, err := conn.Call(ctx, r.encode())
 		if err != nil {
 			return err
 		}
 		defer m.Release()
-		if version = le.Uint64(m.Bytes()); version == 0 {
+		if r.version, _ = binary.Uvarint(m.Bytes()); r.version == 0 {
 			return errors.New("the table has no room for the record")
 		}
 		return nil
 	})
-	return version, err
+	return r, err
 }
 
 // get reads the slots where the key may be.
-func get(ctx context.Context, c *client, key string) (r record, err error) {
+func get(ctx context.Context, c *rdma.Client[rdma.Token], key string) (r record, err error) {
 	err = c.Retry(ctx, func(ctx context.Context, conn *rdma.Conn, table rdma.Token) error {
 		var b [slotSize]byte
-		for i := 0; i < probes; i++ {
-			for ok := false; !ok; { // it is read again while it is being written
-				if err := conn.Read(ctx, b[:], table, offset(key, i)); err != nil {
-					return err
-				}
-				r, ok = decode(b[:])
+		for i, ok := 0, false; i < probes; i++ {
+			if err := conn.Read(ctx, b[:], table, offset(key, i)); err != nil {
+				return err
 			}
-			if r.Key == key {
+			switch r, ok = decode(&b); {
+			case !ok: // it is being written: read it again
+				torn.Add(1)
+				i--
+			case r.key == "":
+				return errNotFound
+			case r.key == key:
 				return nil
 			}
 		}
@@ -163,36 +163,36 @@ func get(ctx context.Context, c *client, key string) (r record, err error) {
 }
 
 // bench has 64 workers that put and get a key of their own and one that all use, and check what they get.
-func bench(ctx context.Context, c *client, rounds int, out io.Writer) (err error) {
-	errs, start := make(chan error, 64), time.Now()
-	var lost atomic.Int64 // values that a server that was restarted does not have
+func bench(ctx context.Context, c *rdma.Client[rdma.Token], rounds int, out io.Writer) (err error) {
+	errs, start := make(chan error), time.Now()
 	for w := range 64 {
-		go func() { errs <- work(ctx, c, fmt.Sprint("worker-", w), rounds, &lost) }()
+		go func() { errs <- work(ctx, c, fmt.Sprint("worker-", w), rounds) }()
 	}
 	for range 64 {
 		err = errors.Join(err, <-errs)
 	}
-	fmt.Fprintf(out, "%d operations in %v; %d values lost by restarts\n", 640*rounds, time.Since(start), lost.Load())
+	fmt.Fprintf(out, "%d operations in %v; %d torn reads, %d values lost by restarts\n",
+		640*rounds, time.Since(start), torn.Swap(0), lost.Swap(0))
 	return err
 }
 
-func work(ctx context.Context, c *client, key string, rounds int, lost *atomic.Int64) error {
+func work(ctx context.Context, c *rdma.Client[rdma.Token], key string, rounds int) error {
 	for i := range rounds {
 		value := fmt.Sprintf("%s:%d:%0*d", key, i, i*37%300, i)
 		for _, k := range []string{key, "common"} {
-			if _, err := put(ctx, c, k, []byte(value)); err != nil {
+			if _, err := put(ctx, c, k, value); err != nil {
 				return err
 			}
-		}
-		for k := range 8 {
-			r, err := get(ctx, c, []string{key, "common"}[k%2])
-			switch {
-			case errors.Is(err, errNotFound):
-				lost.Add(1)
-			case err != nil:
-				return err
-			case k%2 == 0 && string(r.Value) != value:
-				return fmt.Errorf("%s is %q, not %q", key, r.Value, value)
+			for range 4 {
+				r, err := get(ctx, c, k)
+				switch {
+				case errors.Is(err, errNotFound):
+					lost.Add(1)
+				case err != nil:
+					return err
+				case k == key && r.value != value:
+					return fmt.Errorf("%s is %q, not %q", k, r.value, value)
+				}
 			}
 		}
 	}
