@@ -1,12 +1,9 @@
-// Rcp copies a file between two processes over RDMA.
-//
-//	rcp [-l ADDR] recv FILE
-//	rcp send FILE ADDR
+// Rcp copies a file between two processes over RDMA: first "rcp [-l ADDR] recv FILE", then "rcp send FILE ADDR".
 package main
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,19 +19,12 @@ import (
 	"github.com/goverbs/goverbs/rdma"
 )
 
-// A trailer follows the file, as a call. The receiver replies with its own, and what went wrong.
-type trailer struct {
-	Bytes int64
-	CRC   uint32
-	Err   string `json:",omitempty"`
-}
-
 func main() {
 	listen := flag.String("l", ":7472", "where to listen")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := errors.New("usage: rcp recv FILE | rcp send FILE ADDR")
+	err := errors.New("usage: rcp [-l ADDR] recv FILE | rcp send FILE ADDR")
 	switch a := flag.Args(); {
 	case len(a) == 2 && a[0] == "recv":
 		err = receive(ctx, *listen, a[1])
@@ -46,14 +36,24 @@ func main() {
 	}
 }
 
-// add counts bytes, and prints how many there are once a second.
-func (t *trailer) add(b []byte, last *time.Time) {
-	t.Bytes, t.CRC = t.Bytes+int64(len(b)), crc32.Update(t.CRC, crc32.MakeTable(crc32.Castagnoli), b)
-	if time.Since(*last) >= time.Second {
-		*last = time.Now()
-		log.Printf("%d bytes", t.Bytes)
+// A progress counts the bytes of a file that were copied. Both sides have one, and compare them at the end.
+type progress struct {
+	size, bytes int64
+	crc         uint32
+	start, last time.Time
+}
+
+// add counts the bytes of b, and prints once a second how far the copy is.
+func (p *progress) add(b []byte) {
+	p.bytes += int64(len(b))
+	p.crc = crc32.Update(p.crc, crc32.MakeTable(crc32.Castagnoli), b)
+	if now := time.Now(); now.Sub(p.last) >= time.Second || p.bytes == p.size {
+		p.last = now
+		log.Printf("%d of %d bytes, %.1f MB/s", p.bytes, p.size, float64(p.bytes)/1e6/now.Sub(p.start).Seconds())
 	}
 }
+
+func (p *progress) String() string { return fmt.Sprintf("%d bytes, CRC-32C %08x", p.bytes, p.crc) }
 
 func send(ctx context.Context, addr, name string) (err error) {
 	f, err := os.Open(name)
@@ -61,13 +61,17 @@ func send(ctx context.Context, addr, name string) (err error) {
 		return err
 	}
 	defer f.Close()
-	c, err := rdma.Dial(ctx, addr, nil)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	c, err := rdma.Dial(ctx, addr, &rdma.Options{PrivateData: binary.AppendVarint(nil, info.Size())})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	var t, there trailer
-	for start := time.Now(); ; {
+	p := &progress{size: info.Size(), start: time.Now()}
+	for {
 		b, err := c.Alloc(1 << 20)
 		if err != nil {
 			return err
@@ -77,21 +81,19 @@ func send(ctx context.Context, addr, name string) (err error) {
 			b.Release()
 			break
 		}
-		t.add(b.Bytes()[:n], &start)
+		p.add(b.Bytes()[:n])
 		if err := errors.Join(err, b.SetLen(n), c.SendBuffer(ctx, b)); err != nil { // without a copy
 			return err
 		}
 	}
-	j, _ := json.Marshal(t) // of such a type, it never fails
-	m, err := c.Call(ctx, j)
+	m, err := c.Call(ctx, []byte(p.String())) // the receiver replies when it has the file
 	if err != nil {
 		return err
 	}
-	defer m.Release()
-	if err := json.Unmarshal(m.Bytes(), &there); err != nil || there != t {
-		return errors.Join(fmt.Errorf("the receiver has %+v of %+v", there, t), err)
+	if verdict := string(m.Copy()); verdict != p.String() {
+		return fmt.Errorf("of %v, the receiver has %.200q", p, verdict)
 	}
-	log.Printf("%s: %d bytes, CRC-32C %08x, the receiver agrees", name, t.Bytes, t.CRC)
+	log.Printf("%s: %v, the receiver agrees", name, p)
 	return nil
 }
 
@@ -110,31 +112,29 @@ func receive(ctx context.Context, addr, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer os.Remove(f.Name()) // unless it was renamed
 	defer f.Close()
-	var t, want trailer
+	size, _ := binary.Varint(c.PrivateData())
+	p := &progress{size: size, start: time.Now()}
 	m, err := c.Recv(ctx)
-	for start := time.Now(); err == nil && !m.IsCall(); m, err = c.Recv(ctx) {
-		t.add(m.Bytes(), &start)
-		_, err = f.Write(m.Bytes())
-		m.Release()
-		if err != nil {
+	for ; err == nil && !m.IsCall(); m, err = c.Recv(ctx) {
+		p.add(m.Bytes())
+		if _, err := f.Write(m.Bytes()); err != nil {
 			return err
 		}
+		m.Release()
 	}
 	if err != nil {
 		return fmt.Errorf("before the end of the file: %w", err)
 	}
-	defer m.Release()
-	if err = json.Unmarshal(m.Bytes(), &want); err == nil && want != t {
-		err = fmt.Errorf("corrupt: %+v has come of %+v", t, want)
-	}
-	if err == nil {
-		err = errors.Join(f.Close(), os.Rename(f.Name(), name))
+	verdict := p.String()
+	if want := string(m.Copy()); want != verdict {
+		err = fmt.Errorf("corrupt: %s have come of %.200q", verdict, want)
+	} else if err = f.Close(); err == nil {
+		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		t.Err = err.Error()
+		verdict = err.Error()
 	}
-	j, _ := json.Marshal(t)
-	return errors.Join(err, m.Reply(ctx, j))
+	return errors.Join(err, m.Reply(ctx, []byte(verdict)))
 }
