@@ -36,8 +36,8 @@ type Client[S any] struct {
 	options ClientOptions[S]
 	next    atomic.Uint32
 	slots   []slot[S]
-	closed  chan struct{}
-	once    sync.Once
+	open    context.Context // ends with Close
+	end     context.CancelFunc
 }
 
 // A slot has the current connection.
@@ -61,7 +61,8 @@ func NewClient[S any](addr string, o ClientOptions[S]) *Client[S] {
 	o.Conns = max(o.Conns, 1)
 	o.MinBackoff = orDefault(o.MinBackoff, 50*time.Millisecond)
 	o.MaxBackoff = max(orDefault(o.MaxBackoff, 2*time.Second), o.MinBackoff)
-	cl := &Client[S]{addr: addr, options: o, slots: make([]slot[S], o.Conns), closed: make(chan struct{})}
+	cl := &Client[S]{addr: addr, options: o, slots: make([]slot[S], o.Conns)}
+	cl.open, cl.end = context.WithCancel(context.Background())
 	for i := range cl.slots {
 		cl.slots[i].dialing = make(chan struct{}, 1)
 	}
@@ -114,7 +115,7 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 	select {
 	case s.dialing <- struct{}{}:
 		defer func() { <-s.dialing }()
-	case <-cl.closed:
+	case <-cl.open.Done():
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -150,15 +151,18 @@ func (cl *Client[S]) pause(ctx context.Context, d time.Duration, last error) err
 	select {
 	case <-t.C:
 		return nil
-	case <-cl.closed:
+	case <-cl.open.Done():
 		return net.ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("%w (last: %w)", context.Cause(ctx), last)
 	}
 }
 
-// connect dials and calls Setup.
+// connect dials and calls Setup, until ctx ends or the client is closed.
 func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
 	if c, err = Dial(ctx, cl.addr, cl.options.Options); err != nil || cl.options.Setup == nil {
 		return c, s, err
 	}
@@ -234,7 +238,7 @@ func (s *slot[S]) release(l *link[S]) error {
 
 // Close closes the connections. Calls that use them return net.ErrClosed. It is idempotent.
 func (cl *Client[S]) Close() error {
-	cl.once.Do(func() { close(cl.closed) })
+	cl.end()
 	var errs []error
 	for i := range cl.slots {
 		s := &cl.slots[i]
