@@ -96,13 +96,12 @@ func (id *ID) stopTraffic() {
 // not flush the posted requests: the caller may, or else Disconnect or Close of the
 // program does. The caller holds id.mu.
 func (id *ID) terminateAsync(e *Event) {
-	why := e.Err()
 	if e.Type != EventDeviceRemoval && e.Type != EventDisconnected {
 		// The peer went away before it was notified that the connection is
 		// established.
-		why = (&Event{Type: EventDisconnected, object: e.object}).Err()
+		e.err = (&Event{Type: EventDisconnected, object: e.object}).Err()
 	}
-	id.life.end(phaseEnded, why)
+	id.life.end(phaseEnded, e.Err())
 	id.stopSends()
 	qp := id.qp.Load()
 	if e.Type == EventDeviceRemoval || qp == nil || id.singleGoroutine {

@@ -68,6 +68,15 @@ func TestLateRejection(t *testing.T) {
 	}
 }
 
+// TestLateRejectionEvent checks the error of the event that reports such a rejection.
+func TestLateRejectionEvent(t *testing.T) {
+	r := newRig(t)
+	k := newTalk(t)
+	a, _ := k.pair()
+	r.rejectLate(a)
+	is(t, "the event", k.next(EventRejected, a).Err(), ErrDisconnected)
+}
+
 // respondedID returns an id without a QP whose peer has accepted.
 func respondedID(t testing.TB) *SyncID {
 	t.Helper()

@@ -81,7 +81,9 @@ var eventOps = map[EventType]string{
 
 // Err returns the error that the event reports, or nil. Usually it is [ErrRejected],
 // [ErrUnreachable], [ErrTimeout], [ErrDisconnected], [uverbs.ErrNoDevice] or
-// [uverbs.ErrDeviceGone]. It may also be an error of the library's own steps.
+// [uverbs.ErrDeviceGone]. It may also be an error of the library's own steps. An
+// established connection that the peer rejects has ended: the error is
+// [ErrDisconnected].
 func (e *Event) Err() error {
 	op := eventOps[e.Type]
 	switch {
