@@ -41,6 +41,7 @@ var layers = []struct {
 	{"cm", []string{"uverbs", "internal/driver", "internal/machine", "internal/rdmacm", "internal/uapi", "internal/nldev",
 		"internal/leak"}},
 	{"rdma", []string{"cm", "uverbs", "internal/machine"}},
+	{"rsocket", []string{"cm", "uverbs"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
 	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
@@ -60,9 +61,9 @@ var layers = []struct {
 	{"internal/fakemlx5", []string{"uverbs", "internal/connectx/...", "internal/ioctl/...", "internal/race",
 		"internal/uapi"}},
 	{"testbed/...", []string{"..."}},
-	{"bench/...", []string{"rdma", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
-	{"cmd/...", []string{"uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
-	{"examples/...", []string{"rdma", "uverbs", "cm", "provider/all"}},
+	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
+	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
+	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},
 }
 
 // forTests lists the packages that only tests and other packages in this list may

@@ -1,0 +1,142 @@
+package rsocket
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A Config has the sizes and times of connections. The zero value of each field stands for its default. The
+// two sides of a connection may differ. Those defaults that librdmacm reads from a file in /etc/rdma/rsocket
+// are read from there, once in a process.
+type Config struct {
+	// RecvBuffer is how many bytes the peer may send that were not read: 128 KiB by default (file
+	// mem_default), 4 KiB to 1 GiB.
+	RecvBuffer int
+	// SendBuffer is how many bytes Write accepts that the peer has not received: 128 KiB by default (file
+	// wmem_default), 4 KiB to 1 GiB.
+	SendBuffer int
+	// RecvQueue and SendQueue are how many messages may be on their way in each direction: 384 by default
+	// (files rqsize_default, sqsize_default), 16 to 65534, and no more than the device permits.
+	RecvQueue int
+	SendQueue int
+	// Inline is how many bytes of a Write need not be copied to the send buffer: 64 by default (file
+	// inline_default), negative for none. The device may permit more.
+	Inline int
+	// Mappings is how many regions the peer may map for WriteAt: 0 by default (file iomap_size), at most
+	// 32512.
+	Mappings int
+	// Polling is how long a call polls before it sleeps: 10 µs by default (file polling_time), negative for
+	// not at all. Polling costs the time of a CPU and saves that of being woken.
+	Polling time.Duration
+
+	// KeepAlive is how often this side asks the device of the peer for a sign of life while nothing else is
+	// sent: 15 seconds by default, as in package net, negative for never. The device replies without the
+	// peer's program.
+	KeepAlive time.Duration
+	// Linger is how long Close waits until the peer has received what was written: 5 seconds by default,
+	// negative for not at all.
+	Linger time.Duration
+	// TOS is the type of service of the packets: see [cm.Options].
+	TOS uint8
+
+	// PD is the protection domain of the connections. Nil stands for one per connection, so that no peer
+	// can reach the memory of another connection by guessing its keys.
+	PD *uverbs.PD
+}
+
+const (
+	minBuffer   = 4096
+	maxBuffer   = 1 << 30
+	minQueue    = 16
+	maxQueue    = 0xfffe
+	maxInline   = 1024 // less than lowWater
+	maxMappings = 0x7f << 8
+
+	defaultKeepAlive = 15 * time.Second
+	defaultLinger    = 5 * time.Second
+)
+
+// complete returns a copy of c with the defaults filled in.
+func (c *Config) complete() (*Config, error) {
+	full, d := *c, fileDefaults()
+	full.RecvBuffer = orDefault(full.RecvBuffer, d.RecvBuffer)
+	full.SendBuffer = orDefault(full.SendBuffer, d.SendBuffer)
+	full.RecvQueue = orDefault(full.RecvQueue, d.RecvQueue)
+	full.SendQueue = orDefault(full.SendQueue, d.SendQueue)
+	full.Inline = max(orDefault(full.Inline, d.Inline), 0)
+	full.Mappings = orDefault(full.Mappings, d.Mappings)
+	full.Polling = max(orDefault(full.Polling, d.Polling), 0)
+	full.KeepAlive = orDefault(full.KeepAlive, defaultKeepAlive)
+	full.Linger = max(orDefault(full.Linger, defaultLinger), 0)
+	for _, f := range []struct {
+		name          string
+		value, lo, hi int
+	}{
+		{"RecvBuffer", full.RecvBuffer, minBuffer, maxBuffer},
+		{"SendBuffer", full.SendBuffer, minBuffer, maxBuffer},
+		{"RecvQueue", full.RecvQueue, minQueue, maxQueue},
+		{"SendQueue", full.SendQueue, minQueue, maxQueue},
+		{"Inline", full.Inline, 0, maxInline},
+		{"Mappings", full.Mappings, 0, maxMappings},
+	} {
+		if f.value < f.lo || f.value > f.hi {
+			return nil, fmt.Errorf("%w: Config.%s is %d: set it to %d to %d", uverbs.ErrInvalid, f.name, f.value, f.lo, f.hi)
+		}
+	}
+	full.RecvBuffer = (full.RecvBuffer + 1) &^ 1 // it has two halves
+	full.Mappings = unscale(scale(full.Mappings))
+	return &full, nil
+}
+
+func orDefault[T int | time.Duration](n, d T) T {
+	if n == 0 {
+		return d
+	}
+	return n
+}
+
+// cm returns the options for package cm.
+func (c *Config) cm() cm.Options {
+	return cm.Options{PD: c.PD, OwnPD: c.PD == nil, TOS: c.TOS, Param: &cm.ConnParam{
+		FlowControl: true, RetryCount: 7, RNRRetryCount: 7, // control messages need no receive: they wait for one
+		ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads,
+	}}
+}
+
+// fileDefaults returns the defaults of this machine.
+var fileDefaults = sync.OnceValue(func() Config { return readDefaults("/etc/rdma/rsocket") })
+
+// readDefaults returns the defaults of librdmacm, changed by the files in dir. As there, a file that does not exist
+// or has no number in range changes nothing.
+func readDefaults(dir string) Config {
+	number := func(name string, def, lo, hi int) int {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return def
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil || n < lo {
+			return def
+		}
+		return min(n, hi)
+	}
+	c := Config{
+		Inline:     number("inline_default", 64, 0, maxInline),
+		SendQueue:  number("sqsize_default", 384, minQueue, maxQueue),
+		RecvQueue:  number("rqsize_default", 384, minQueue, maxQueue),
+		RecvBuffer: number("mem_default", 1<<17, minBuffer, maxBuffer),
+		SendBuffer: number("wmem_default", 1<<17, minBuffer, maxBuffer),
+		Mappings:   number("iomap_size", 0, 0, maxMappings),
+	}
+	c.Polling = time.Duration(number("polling_time", 10, 0, math.MaxInt32)) * time.Microsecond
+	return c
+}

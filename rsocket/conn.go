@@ -1,0 +1,206 @@
+package rsocket
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// network is the name of the network in errors.
+const network = "rsocket"
+
+// A Conn is a connection. It implements [net.Conn], and its methods may be called concurrently. *net.TCPAddr is the
+// type of its addresses.
+type Conn struct {
+	cm     *cm.Conn
+	qp     *uverbs.QP
+	cq     *uverbs.CQ
+	config *Config
+	peer   hello
+	local  net.Addr
+	remote net.Addr
+
+	mu          sync.Mutex
+	err         error // why the connection has ended before its time, or nil
+	peerEOF     bool  // the peer will send no more
+	peerClosed  bool  // the peer will receive no more either
+	readClosed  bool  // CloseRead was called
+	writeClosed bool  // CloseWrite was called
+	finished    bool  // this side has said that it will neither send nor receive
+	closed      bool  // Close was called
+
+	leader      *side // whose call polls without mu, or nil
+	interrupted bool  // the leader was told to look at the state
+	wcs         [16]uverbs.WC
+	reader      side
+	writer      side
+	ender       side // of CloseRead, CloseWrite and Close
+
+	sender
+	receiver
+	mappings
+	keepAlive
+}
+
+// newConn returns a connection that does not exist yet.
+func newConn(m *cm.Conn, config *Config) *Conn {
+	c := &Conn{cm: m, config: config}
+	for _, s := range c.sides() {
+		s.wake = make(chan struct{}, 1)
+	}
+	return c
+}
+
+func (c *Conn) sides() [3]*side { return [...]*side{&c.reader, &c.writer, &c.ender} }
+
+// prepare creates what the QP needs. It is called when the device is known.
+func (c *Conn) prepare(qp *uverbs.QPConfig) error {
+	c.cm.Own(closerFunc(c.closeResources))
+	sends, receives, err := c.queueSizes()
+	if err != nil {
+		return err
+	}
+	if c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: sends + receives}); err != nil {
+		return err
+	}
+	qp.SendCQ, qp.RecvCQ = c.cq, c.cq
+	qp.MaxSendWR, qp.MaxRecvWR, qp.MaxSendSGE, qp.MaxInline = sends, receives, 2, c.config.Inline
+	c.initSends(sends)
+	if err := c.allocSends(); err != nil {
+		return err
+	}
+	return c.allocReceives(receives)
+}
+
+// queueSizes returns the sizes of the queues that the device permits.
+func (c *Conn) queueSizes() (sends, receives int, err error) {
+	sends, receives = c.config.SendQueue, c.config.RecvQueue
+	if most := max(sends, receives); most > 1024 { // all devices have as many
+		a, err := c.cm.Verbs().QueryDevice()
+		if err != nil {
+			return 0, 0, err
+		}
+		sends, receives = min(sends, a.MaxQPWR), min(receives, a.MaxQPWR)
+	}
+	return sends, receives, nil
+}
+
+// setUp posts the receives, and sets what the peer is told. It is called when the QP exists.
+func (c *Conn) setUp() error {
+	c.qp = c.cm.QP()
+	c.inline = min(c.qp.Cap().MaxInline, maxInline)
+	c.cm.SetPrivateData(c.hello().bytes())
+	for left := c.receives; left > 0; {
+		n := min(left, len(emptyReceives))
+		if _, err := c.qp.PostRecv(emptyReceives[:n]...); err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+// hello returns what the peer is told.
+func (c *Conn) hello() *hello {
+	h := &hello{credits: c.receives, mappings: c.config.Mappings, list: c.list, data: c.half(0)}
+	h.order = binary.LittleEndian
+	if nativeBigEndian {
+		h.order = binary.BigEndian
+	}
+	return h
+}
+
+// nativeBigEndian reports the byte order of this machine.
+var nativeBigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// start begins the exchange of data. The peer has said h.
+func (c *Conn) start(h hello) {
+	c.local = net.TCPAddrFromAddrPort(c.cm.LocalAddr())
+	c.remote = net.TCPAddrFromAddrPort(c.cm.PeerAddr())
+	c.mu.Lock()
+	defer c.unlock()
+	c.peer = h
+	c.target, c.limit = h.data, uint16(h.credits)
+	c.grant()
+	c.startKeepAlive()
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+// closeResources closes what prepare has created, when the QP no longer exists.
+func (c *Conn) closeResources() error {
+	var errs []error
+	if c.cq != nil {
+		errs = append(errs, c.cq.Close())
+	}
+	for _, mr := range []*uverbs.MR{c.sendMR, c.recvMR} {
+		if mr != nil {
+			errs = append(errs, mr.Close())
+		}
+	}
+	return errors.Join(append(errs, c.closeMappings())...)
+}
+
+// fail ends the connection because of err. The caller holds c.mu.
+func (c *Conn) fail(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = c.cause(err)
+	c.stopKeepAlive()
+	// The peer is to know. An error means that the connection has ended already.
+	_ = c.cm.ID().ID.Disconnect()
+}
+
+// cause returns why a call, a completion or a check has failed with err.
+func (c *Conn) cause(err error) error {
+	switch end := c.cm.Err(); {
+	case errors.Is(err, ErrProtocol) || errors.Is(err, errPeerSilent):
+		return &reset{err}
+	case end != nil && !errors.Is(end, cm.ErrDisconnected):
+		return &reset{end}
+	case errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState) || errors.Is(err, cm.ErrDisconnected):
+		return errPeerGone
+	}
+	return &reset{err}
+}
+
+// LocalAddr returns the local address, a *net.TCPAddr.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the address of the peer, a *net.TCPAddr.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// CM returns the connection of package cm, for queries of its id, its QP and its device. Posting requests, polling
+// and closing it break the Conn.
+func (c *Conn) CM() *cm.Conn { return c.cm }
+
+// SetDeadline sets the deadlines of reads and of writes.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline sets the deadline of the calls that read, also of those that wait. They return an error that
+// matches [os.ErrDeadlineExceeded] after it. The zero time stands for none. It returns an error that matches
+// [net.ErrClosed] after Close.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
+
+// SetWriteDeadline sets the deadline of the calls that write: see [Conn.SetReadDeadline].
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
+
+func (c *Conn) setDeadline(s *side, t time.Time) error {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.closed {
+		return c.opError("set", net.ErrClosed)
+	}
+	c.setTimer(s, t)
+	return nil
+}

@@ -1,0 +1,200 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A ListenConfig has options for listening. Its zero value is that of [Listen].
+type ListenConfig struct {
+	Config
+	// Backlog is how many requests may wait for Accept: 1024 by default, which is the most.
+	Backlog int
+	// MaxHandshakes is how many handshakes may run at a time: 256 by default.
+	MaxHandshakes int
+	// HandshakeTimeout limits how long a peer may take for its handshake: ten seconds by default.
+	HandshakeTimeout time.Duration
+}
+
+// A Listener accepts connections. It implements [net.Listener], and its methods may be called concurrently.
+type Listener struct {
+	cm     *cm.Listener
+	config *Config
+	addr   net.Addr
+
+	mu       sync.Mutex
+	pending  map[*cm.Conn]*pending // between Prepare and Accept
+	deadline time.Time
+	ctx      context.Context // of the calls of Accept, ends at the deadline
+	cancel   context.CancelFunc
+}
+
+// A pending connection has not been accepted by the program.
+type pending struct {
+	conn *Conn
+	peer hello
+}
+
+// Listen listens at addr, host:port: see [ListenConfig.Listen].
+func Listen(network, addr string) (*Listener, error) {
+	return new(ListenConfig).listen(context.Background(), network, addr)
+}
+
+// Listen listens at addr, host:port. An empty host stands for all addresses, and port 0 for one that the kernel
+// chooses. Network is "tcp", "tcp4" or "tcp6". The port does not collide with that of a TCP socket, except on iWARP.
+// The [net.Listener] is a [*Listener].
+//
+// The error is a [*net.OpError]. It matches [ErrNoRDMA] if the address belongs to no RDMA device, and otherwise the
+// errors of [cm.Listen].
+func (lc *ListenConfig) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
+	l, err := lc.listen(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (lc *ListenConfig) listen(ctx context.Context, network, addr string) (*Listener, error) {
+	l, err := lc.open(ctx, network, addr)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: textAddr(addr), Err: dialError(err)}
+	}
+	return l, nil
+}
+
+func (lc *ListenConfig) open(ctx context.Context, network, addr string) (*Listener, error) {
+	config, err := lc.Config.complete()
+	if err != nil {
+		return nil, err
+	}
+	if addr, err = resolve(ctx, network, addr); err != nil {
+		return nil, err
+	}
+	l := &Listener{config: config, pending: map[*cm.Conn]*pending{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	o := config.cm()
+	o.Backlog, o.MaxHandshakes, o.HandshakeTimeout = lc.Backlog, lc.MaxHandshakes, lc.HandshakeTimeout
+	o.V6Only = network == "tcp6"
+	o.Prepare = l.prepare
+	o.Setup = func(m *cm.Conn) error { return l.find(m).conn.setUp() }
+	if l.cm, err = cm.Listen(addr, &o); err != nil {
+		return nil, err
+	}
+	l.addr = net.TCPAddrFromAddrPort(l.cm.Addr())
+	return l, nil
+}
+
+// prepare creates the Conn of a request. If the peer is no rsocket, the request is rejected.
+func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
+	h, err := parseHello(m.PrivateData())
+	if err != nil {
+		return err
+	}
+	c := newConn(m, l.config)
+	l.mu.Lock()
+	l.pending[m] = &pending{c, h}
+	l.mu.Unlock()
+	m.Own(closerFunc(func() error { l.take(m); return nil }))
+	return c.prepare(qp)
+}
+
+func (l *Listener) find(m *cm.Conn) *pending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending[m]
+}
+
+// take returns the connection of m, and forgets it.
+func (l *Listener) take(m *cm.Conn) *pending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pending[m]
+	delete(l.pending, m)
+	return p
+}
+
+// Accept waits for a connection, a [*Conn]: see [Listener.AcceptConn].
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn waits for a connection. Handshakes run side by side, up to ListenConfig.MaxHandshakes of them, each for up
+// to ListenConfig.HandshakeTimeout: a slow peer does not delay others. A peer that is no rsocket is rejected, and
+// AcceptConn goes on.
+//
+// The error is a [*net.OpError]. It matches [net.ErrClosed] if the listener was closed or its device removed, and
+// [os.ErrDeadlineExceeded] after the deadline. Any other error is of one connection that could not be set up, for lack
+// of memory for example. Its method Temporary returns true, so that servers go on after it.
+func (l *Listener) AcceptConn() (*Conn, error) {
+	for {
+		l.mu.Lock()
+		ctx := l.ctx
+		l.mu.Unlock()
+		m, err := l.cm.Accept(ctx)
+		switch {
+		case err == nil:
+			p := l.take(m)
+			p.conn.start(p.peer)
+			return p.conn, nil
+		case errors.Is(err, net.ErrClosed):
+			return nil, l.opError(err)
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			if l.expired() {
+				return nil, l.opError(os.ErrDeadlineExceeded)
+			}
+		case !errors.Is(err, ErrProtocol):
+			return nil, l.opError(temporary{err})
+		}
+	}
+}
+
+func (l *Listener) opError(err error) error {
+	return &net.OpError{Op: "accept", Net: network, Addr: l.addr, Err: err}
+}
+
+// expired reports whether the deadline has passed.
+func (l *Listener) expired() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.deadline.IsZero() && time.Until(l.deadline) <= 0
+}
+
+// SetDeadline sets the deadline of Accept, also of calls that wait. The zero time stands for none.
+func (l *Listener) SetDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancel() // calls that wait look at the new deadline
+	l.deadline = t
+	if t.IsZero() {
+		l.ctx, l.cancel = context.WithCancel(context.Background())
+	} else {
+		l.ctx, l.cancel = context.WithDeadline(context.Background(), t)
+	}
+	return nil
+}
+
+// Addr returns the address that the listener listens at, a *net.TCPAddr.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// CM returns the listener of package cm, for queries of its id.
+func (l *Listener) CM() *cm.Listener { return l.cm }
+
+// Close closes the listener. Connections that Accept has returned stay open. It is idempotent. The errors are those of
+// [cm.Listener.Close].
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	l.cancel()
+	l.mu.Unlock()
+	return l.cm.Close()
+}
