@@ -86,7 +86,7 @@ func (c *Conn) receive(wc *uverbs.WC) {
 		c.limitTo(data, int(wc.ByteLen))
 	case opMapping:
 		c.received++
-		c.mapped(data, int(wc.ByteLen))
+		c.receiveMapping(data, int(wc.ByteLen))
 	case opControl:
 		c.receiveControl(data)
 	default:

@@ -62,7 +62,12 @@ func (c *Conn) allocSends() (err error) {
 
 // sendable reports whether a message of n bytes, or of a part of them, can be sent.
 func (c *Conn) sendable(n int) bool {
-	return c.room() > 0 && c.sent != c.limit && c.target.length > 0 && (n <= c.inline || c.free >= min(n, lowWater))
+	return c.sent != c.limit && c.target.length > 0 && c.writable(n)
+}
+
+// writable reports whether there is room for a request with n bytes, or a part of them.
+func (c *Conn) writable(n int) bool {
+	return c.room() > 0 && (n <= c.inline || c.free >= min(n, lowWater))
 }
 
 // room returns how many messages with data the queue has room for.
@@ -124,13 +129,18 @@ func (c *Conn) sendRing(n int) {
 	to, imm := c.aim(n)
 	b := c.qp.StartSend()
 	b.WriteImm(id, flags, to.addr, to.key, imm)
+	c.addRing(&b, n)
+	c.submit(&b)
+}
+
+// addRing adds the next n bytes of the send buffer to a request.
+func (c *Conn) addRing(b *uverbs.SendBatch, n int) {
 	first := min(n, len(c.sendBuffer)-c.sendPos)
 	b.SGE(c.sendMR.SGE(c.sendPos, first))
 	if n > first {
 		b.SGE(c.sendMR.SGE(0, n-first))
 	}
 	c.sendPos = (c.sendPos + n) % len(c.sendBuffer)
-	c.submit(&b)
 }
 
 // aim returns where the next n bytes go, and the immediate data of their message.

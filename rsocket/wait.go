@@ -37,6 +37,8 @@ type need int
 const (
 	needData      need = iota // to read
 	needSend                  // to send amount bytes
+	needRoom                  // to write amount bytes to a mapping
+	needMapping               // to send a mapping
 	needControl               // to send a control message
 	needCompleted             // of the first amount requests
 	needReceived              // by the peer, of the first amount requests, unless it does not receive any more
@@ -49,6 +51,10 @@ func (c *Conn) ready(s *side) bool {
 		return c.available > 0 || c.readError() != nil
 	case needSend:
 		return c.writeError() != nil || c.sendable(int(s.amount))
+	case needRoom:
+		return c.writeError() != nil || c.writable(int(s.amount))
+	case needMapping:
+		return c.writeError() != nil || c.sent != c.limit && c.controls < maxControls
 	case needControl:
 		return c.err != nil || c.controls < maxControls
 	case needCompleted:
