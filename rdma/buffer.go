@@ -35,6 +35,7 @@ type memory struct {
 	class int   // of the pool
 	conn  *Conn // whose receive it is, or nil
 	slot  int   // of the conn
+	reply bool  // the SEND in it was a reply; belongs to conn.mu
 	next  *memory
 }
 

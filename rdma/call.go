@@ -10,8 +10,9 @@ const maxCalls = 1024
 
 // calls are the calls of this side and those of the peer.
 type calls struct {
-	all  []*call // by number
-	free []int   // numbers
+	all     []*call // by number
+	free    []int   // numbers
+	pending int     // calls that the peer has not replied to
 	// asked has, by number, the serial number of the peer's call that has had no reply, or 0.
 	asked  []uint32
 	serial uint32
@@ -30,8 +31,10 @@ type call struct {
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
 // are received by Recv. Up to 1024 calls may wait on a connection; further ones wait for their turn.
 //
-// Call returns context.Cause(ctx) if ctx ends first. The peer may have got the call then; its reply is dropped. The
-// other errors are those of [Conn.Send] and [Conn.Recv]. The caller releases the reply.
+// Call returns context.Cause(ctx) if ctx ends first. The peer may have got the call then; its reply is dropped. As long
+// as the peer does not reply, the call is one of the 1024. The error of a call that has waited for its turn says so.
+// The other errors are those of [Conn.Send] and [Conn.Recv]. The first Call registers memory for replies, with the
+// errors of [Conn.Alloc]. The caller releases the reply.
 func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
 	return c.call(ctx, func(number int) error { return c.send(ctx, kindCall, number, b) })
 }
@@ -46,7 +49,7 @@ func (c *Conn) call(ctx context.Context, send func(number int) error) (Message, 
 	if err == nil {
 		if err = send(k.number); err != nil {
 			c.mu.Lock()
-			c.freeCall(k) // the peer has not got it
+			c.unsent(k)
 			c.unlock()
 		}
 	}
@@ -63,30 +66,58 @@ func (c *Conn) call(ctx context.Context, send func(number int) error) (Message, 
 // newCall waits for a free number.
 func (c *Conn) newCall(ctx context.Context) (*call, error) {
 	c.mu.Lock()
-	defer c.unlock()
-	for {
-		if err := c.usable(); err != nil {
-			return nil, err
-		}
-		if n := len(c.calls.free); n > 0 {
-			k := c.calls.all[c.calls.free[n-1]]
-			c.calls.free = c.calls.free[:n-1]
-			k.used, k.waiting = true, true
-			return k, nil
-		}
-		if n := len(c.calls.all); n < maxCalls {
-			k := &call{number: n, used: true, waiting: true}
-			c.calls.all = append(c.calls.all, k)
-			return k, nil
-		}
-		if err := c.step(ctx, &c.callers, nil); err != nil {
+	if !c.callable() || c.usable() != nil || ctx.Err() != nil {
+		full := !c.callable()
+		if err := c.waitToSend(ctx, &c.callers, c.callable); err != nil {
+			if full && ctx.Err() != nil {
+				err = c.unanswered(err)
+			}
 			return nil, err
 		}
 	}
+	defer c.unlock()
+	if err := c.startReplies(); err != nil {
+		return nil, err
+	}
+	var k *call
+	if n := len(c.calls.free); n > 0 {
+		k = c.calls.all[c.calls.free[n-1]]
+		c.calls.free = c.calls.free[:n-1]
+	} else {
+		k = &call{number: len(c.calls.all)}
+		c.calls.all = append(c.calls.all, k)
+	}
+	k.used, k.waiting = true, true
+	c.calls.pending++
+	return k, nil
+}
+
+// unanswered adds to the error of a call that has waited for a number why there was none.
+func (c *Conn) unanswered(err error) error {
+	c.mu.Lock()
+	defer c.unlock()
+	left := 0
+	for _, k := range c.calls.all {
+		if k.used && !k.waiting {
+			left++
+		}
+	}
+	return fmt.Errorf("%w: the peer has not replied to %d calls, of which %d have returned because their contexts had "+
+		"ended: let the peer reply to each call, or close the connection", err, c.calls.pending, left)
 }
 
 // callable reports whether a call can have a number.
 func (c *Conn) callable() bool { return len(c.calls.free) > 0 || len(c.calls.all) < maxCalls }
+
+// unsent ends a call that was not sent.
+func (c *Conn) unsent(k *call) {
+	if k.replied { // the peer breaks the protocol
+		c.drop(k.m)
+	} else {
+		c.calls.pending--
+	}
+	c.freeCall(k)
+}
 
 // freeCall makes the number of a call available.
 func (c *Conn) freeCall(k *call) {
@@ -144,48 +175,74 @@ func (c *Conn) endCalls() {
 
 // replied handles a reply.
 func (c *Conn) replied(m Message) error {
+	if err := c.replies.use(); err != nil {
+		return err
+	}
 	m.c = c
+	if m.large == nil {
+		m.Buffer.m.reply = true
+	} else {
+		c.replies.owed++ // its receive was posted again at once
+	}
 	if m.number >= len(c.calls.all) {
 		return errNotCalled
 	}
 	k := c.calls.all[m.number]
-	switch {
-	case !k.used || k.replied:
+	if !k.used || k.replied {
 		return errNotCalled
-	case !k.waiting:
+	}
+	c.calls.pending--
+	if !k.waiting {
 		c.freeCall(k)
 		c.drop(m)
 		return nil
 	}
-	k.m, k.replied = m, true
-	if m.large != nil {
+	if m.large == nil {
+		c.moveReply(&m)
+	} else {
 		m.large.call = k
 		c.prefetch(m.large)
 	}
+	k.m, k.replied = m, true
 	c.wake(k.waiter)
 	return nil
 }
 
+// moveReply copies a reply out of its receive if that was the last one for replies. Otherwise a program that does not
+// release replies until it has more of them would wait forever.
+func (c *Conn) moveReply(m *Message) {
+	if c.replies.granted+c.replies.owed > 0 {
+		return
+	}
+	to, err := c.pool.get(m.n)
+	if err != nil {
+		return // further replies arrive when the program has released one
+	}
+	from := m.Buffer.m
+	copy(to.bytes, from.bytes[:m.n])
+	c.freeReceive(from)
+	m.Buffer.m = to
+}
+
 var errNotCalled = fmt.Errorf("%w: a reply to no call", ErrProtocol)
 
-// drop drops a message that nobody waits for.
+// drop drops a reply that no call waits for.
 func (c *Conn) drop(m Message) {
 	large := m.large
 	switch {
+	case large == nil && m.Buffer.m.pool != nil: // see moveReply
+		c.pool.put(m.Buffer.m)
 	case large == nil:
-		c.repost(m.Buffer.m)
-		c.owe()
+		c.freeReceive(m.Buffer.m)
 	case large.reading:
 		large.dropped, large.call = true, nil
 	case large.done:
 		large.m.drop()
 		c.freeIncoming(large)
-		c.owe()
 	default: // it need not be read
-		c.offers--
+		c.flow(m.kind).offers--
 		c.control.taken = append(c.control.taken, large.number)
 		c.freeIncoming(large)
-		c.owe()
 	}
 	c.sendControl(false)
 }

@@ -43,10 +43,13 @@ type Conn struct {
 
 	sendQueue
 	receiveQueue
-	calls   calls
-	windows []window // for offers
-	shares  map[*Share]struct{}
-	idleOps *op
+	messages flow
+	replies  flow
+	control  control
+	calls    calls
+	windows  []window // for offers
+	shares   map[*Share]struct{}
+	idleOps  *op
 
 	keepAlive *time.Timer
 	busy      bool // something was sent to the peer since the timer last ran
@@ -96,11 +99,13 @@ const (
 	inlineSize = 128
 )
 
-func (c *Conn) extraReceives() int { return c.options.Offers + 8 }
+// extraReceives returns how many receives are for SENDs without a credit: one for each offer that the peer has read, up
+// to two for credits of each flow, and one for the end.
+func (c *Conn) extraReceives() int { return 2*c.options.Offers + 8 }
 
 // sendDepth returns the length of the send queue.
 func (c *Conn) sendDepth() int {
-	return min(2*c.options.Depth, maxSends) + extraSends + 2*c.options.Offers
+	return min(2*c.options.Depth, maxSends) + c.reservedSends()
 }
 
 // prepare creates what the QP needs.
@@ -108,7 +113,8 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	c.cm.Own(closerFunc(c.closeResources))
 	c.pool = openPool(c.cm.PD())
 	qp.MaxSendWR = c.sendDepth()
-	qp.MaxRecvWR = c.options.Depth + c.extraReceives()
+	receives := c.options.Depth + c.extraReceives()
+	qp.MaxRecvWR = receives + replyDepth(c.options.Depth)
 	qp.MaxInline = inlineSize
 	cq, err := c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
 	if err != nil {
@@ -116,7 +122,8 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	}
 	c.cq = cq
 	qp.SendCQ, qp.RecvCQ = cq, cq
-	return c.allocReceives(qp.MaxRecvWR)
+	c.initReceives(qp.MaxRecvWR)
+	return c.allocReceives(receives)
 }
 
 // setUp posts the receives.
@@ -124,16 +131,15 @@ func (c *Conn) setUp() error {
 	c.qp = c.cm.QP()
 	c.inline = c.qp.Cap().MaxInline
 	c.initSends(c.sendDepth()) // the device may have room for more, but the completion queue has not
-	return c.postReceives()
+	return c.postReceives(c.slots[:c.filled])
 }
 
 // start begins the exchange of messages. c.remote is set.
 func (c *Conn) start() error {
 	c.local, c.peer = c.cm.LocalAddr(), c.cm.PeerAddr()
-	c.credits = c.remote.depth
-	if err := c.allocWindows(min(c.options.Offers, c.remote.offers)); err != nil {
-		return err
-	}
+	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
+	c.replies.most = replyDepth(c.remote.depth)
+	c.initWindows(min(c.options.Offers, c.remote.offers))
 	c.startKeepAlive()
 	if l := c.options.Logger; l != nil {
 		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)

@@ -12,6 +12,8 @@ func TestDevice(t *testing.T) {
 		"CloseDelivers": TestCloseDelivers, "CloseEndsCalls": TestCloseEndsCalls, "CloseBoth": TestCloseBoth,
 		"Shutdown": TestShutdown, "OneSided": TestOneSided, "WriteImm": TestWriteImm, "Batch": TestBatch,
 		"Rights": TestRights, "Buffers": TestBuffers, "TooLong": TestTooLong, "Group": TestGroup, "Stress": TestStress,
+		"MutualCalls": TestMutualCalls, "LongReplyBesideMessages": TestLongReplyBesideMessages,
+		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
 	} {
 		t.Run(name, f)
 	}

@@ -29,7 +29,7 @@ func badHellos() map[string][]byte {
 		"none":            nil,
 		"short":           []byte("gRDM"),
 		"another program": []byte("another program, with a long hello"),
-		"version":         change(func(b []byte) { b[4] = 2 }),
+		"version":         change(func(b []byte) { b[4]++ }),
 		"no depth":        change(func(b []byte) { le.PutUint16(b[6:], 0) }),
 		"depth":           change(func(b []byte) { le.PutUint16(b[6:], maxDepth+1) }),
 		"no receives":     change(func(b []byte) { le.PutUint32(b[8:], 0) }),
@@ -140,7 +140,7 @@ func TestHostileMessages(t *testing.T) {
 		"reply":             func(h *hostile) { h.send(kindReply, 0, 0, nil) },
 		"reply 65535":       func(h *hostile) { h.send(kindReply, 0, 65535, nil) },
 		"offered reply":     func(h *hostile) { h.offer(offer{kind: kindReply, length: 5000}, 0) },
-		"call 1024":         func(h *hostile) { h.send(kindCall, 0, maxCalls, nil) },
+		"call 1024":         func(h *hostile) { h.offer(offer{kind: kindCall, number: maxCalls, length: 5000}, 0) },
 		"same call":         func(h *hostile) { repeat(2, func() bool { return h.send(kindCall, 0, 7, nil) }) },
 		"short offer":       func(h *hostile) { h.send(kindOffer, 0, 0, []byte("short")) },
 		"long offer":        func(h *hostile) { h.send(kindOffer, 0, 0, make([]byte, offerLen+1)) },
@@ -177,6 +177,68 @@ func TestHostileMessages(t *testing.T) {
 				t.Errorf("Send returns %v", err)
 			}
 		})
+	}
+}
+
+// TestHostileReplies checks that the connection ends if the peer replies to what was not asked, or without a credit.
+func TestHostileReplies(t *testing.T) {
+	reply := func(h *hostile, number int) bool { return h.send(kindReply, 0, number, []byte("reply")) }
+	for name, attack := range map[string]func(h *hostile){
+		"another number": func(h *hostile) { reply(h, 1) },
+		"two replies":    func(h *hostile) { _ = reply(h, 0) && reply(h, 0) },
+		"two offers": func(h *hostile) {
+			o := offer{kind: kindReply, key: h.mr.RKey(), addr: h.mr.Addr(), length: 5000}
+			_ = h.offer(o, 0) && h.offer(o, 1)
+		},
+		"offer of a reply to another": func(h *hostile) { h.offer(offer{kind: kindReply, number: 1, length: 5000}, 0) },
+		"credits for replies": func(h *hostile) {
+			h.post(uverbs.OpSendImm, packImm(kindCredits, credits{replies: defaultDepth + 1}, 0), nil)
+		},
+		"more credits for replies": func(h *hostile) {
+			imm := packImm(kindCredits, credits{replies: defaultDepth}, 0)
+			_ = h.post(uverbs.OpSendImm, imm, nil) && h.post(uverbs.OpSendImm, imm, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, h := hostilePair(t, nil, honestHello())
+			called := make(chan error, 1)
+			go func() {
+				_, err := c.Call(h.ctx, []byte("call"))
+				called <- err
+			}()
+			if k, number, _ := h.recv(); k != kindCall || number != 0 {
+				t.Fatalf("kind %d, number %d", k, number)
+			}
+			attack(h)
+			if _, err := c.Recv(h.ctx); !errors.Is(err, ErrProtocol) {
+				t.Errorf("Recv returns %v", err)
+			}
+			if err := <-called; err != nil && !errors.Is(err, ErrProtocol) {
+				t.Errorf("Call returns %v", err)
+			}
+		})
+	}
+}
+
+// TestHostileCalls checks that a reply waits for its context if the peer gives no credits for replies.
+func TestHostileCalls(t *testing.T) {
+	c, h := hostilePair(t, nil, honestHello())
+	if !h.post(uverbs.OpSendImm, packImm(kindCall, credits{replies: 1}, 5), nil) || !h.send(kindCall, 0, 6, nil) {
+		t.Fatal("the calls were not sent")
+	}
+	for i := range 2 {
+		m, err := c.Recv(h.ctx)
+		good(t, m, err)
+		m.Release()
+		short, cancel := context.WithTimeout(h.ctx, 10*time.Millisecond)
+		err = m.Reply(short, nil)
+		if i == 0 && err != nil || i == 1 && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Reply %d returns %v", i, err)
+		}
+		cancel()
+	}
+	if err := c.Send(h.ctx, nil); err != nil { // messages have their own credits
+		t.Error(err)
 	}
 }
 

@@ -137,8 +137,8 @@ func (h *hostile) post(op uverbs.Opcode, imm uint32, body []byte) bool {
 	return err == nil
 }
 
-func (h *hostile) send(k kind, credits, number int, body []byte) bool {
-	return h.post(uverbs.OpSendImm, packImm(k, credits, number), body)
+func (h *hostile) send(k kind, messages, number int, body []byte) bool {
+	return h.post(uverbs.OpSendImm, packImm(k, credits{messages: messages}, number), body)
 }
 
 // offer offers a message.

@@ -11,13 +11,15 @@ import (
 
 // A message that is longer than the peer's receives is offered: a memory window lets the peer read exactly
 // the message, through this connection only. When the peer has taken it, the window is invalidated, and then the
-// memory is used again.
+// memory is used again. Replies have windows that messages do not use: the peer takes a message when its program
+// receives, which may wait for a reply.
 
 // A window is a memory window for offers. Its index is the number of the offer.
 type window struct {
 	mw     *uverbs.MW
 	rkey   uint32
 	number int
+	kind   kind // kindReply if the window is for replies
 	state  windowState
 	m      *memory // that is offered
 }
@@ -31,13 +33,16 @@ const (
 	windowClosing             // the request that invalidates it is posted
 )
 
-// allocWindows allocates n windows.
-func (c *Conn) allocWindows(n int) error {
-	c.windows = make([]window, n)
+// initWindows sets up n windows for messages, and as many for replies after them.
+func (c *Conn) initWindows(n int) {
+	c.windows = make([]window, 2*n)
 	for i := range c.windows {
-		c.windows[i].number = i
+		w := &c.windows[i]
+		w.number, w.kind = i, kindMessage
+		if i >= n {
+			w.kind = kindReply
+		}
 	}
-	return nil
 }
 
 func (c *Conn) closeWindows() error {
@@ -62,10 +67,16 @@ func (c *Conn) closeWindows() error {
 	return errors.Join(errs...)
 }
 
-func (c *Conn) idleWindow() *window {
-	for i := range c.windows {
-		if c.windows[i].state == windowIdle {
-			return &c.windows[i]
+// idleWindow returns a window for a message of kind k, or nil.
+func (c *Conn) idleWindow(k kind) *window {
+	half := len(c.windows) / 2
+	windows := c.windows[:half]
+	if k == kindReply {
+		windows = c.windows[half:]
+	}
+	for i := range windows {
+		if windows[i].state == windowIdle {
+			return &windows[i]
 		}
 	}
 	return nil
@@ -81,21 +92,24 @@ func (c *Conn) offered() (n int) {
 	return n
 }
 
-func (c *Conn) offerable() bool { return c.credits > 0 && c.room() > 1 && c.idleWindow() != nil }
+func (c *Conn) offerable() bool      { return c.mayOffer(kindMessage) }
+func (c *Conn) replyOfferable() bool { return c.mayOffer(kindReply) }
+
+// mayOffer reports whether a message of kind k can be offered.
+func (c *Conn) mayOffer(k kind) bool {
+	return c.flow(k).credits > 0 && c.room() > 1 && c.idleWindow(k) != nil
+}
 
 // offer offers n bytes of m. It takes over one use of m.
 func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) error {
 	if len(c.windows) == 0 {
 		return c.tooLong(n)
 	}
-	c.mu.Lock()
-	if !c.offerable() || c.usable() != nil || ctx.Err() != nil {
-		if err := c.waitToSend(ctx, &c.offerers, c.offerable); err != nil {
-			return err
-		}
+	if err := c.lockToOffer(ctx, k); err != nil {
+		return err
 	}
 	defer c.unlock()
-	w := c.idleWindow()
+	w := c.idleWindow(k)
 	if w.mw == nil {
 		mw, err := m.mr.PD().AllocMW(uverbs.MWType2)
 		if err != nil {
@@ -106,6 +120,19 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) 
 	return c.postOffer(w, k, number, m, n)
 }
 
+// lockToOffer acquires c.mu and waits until a message of kind k can be offered. If it returns an error, the caller does
+// not hold c.mu.
+func (c *Conn) lockToOffer(ctx context.Context, k kind) error {
+	c.mu.Lock()
+	switch {
+	case c.mayOffer(k) && c.usable() == nil && ctx.Err() == nil:
+		return nil
+	case k == kindReply:
+		return c.waitToSend(ctx, &c.replyOfferers, c.replyOfferable)
+	}
+	return c.waitToSend(ctx, &c.offerers, c.offerable)
+}
+
 // postOffer binds a window to n bytes of m and sends the offer.
 func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error {
 	rkey := uverbs.IncRKey(w.rkey)
@@ -113,7 +140,7 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error 
 	var body [offerLen]byte
 	o.put(&body)
 	w.state = windowOffered
-	seq, flags := c.next(c.idleWindow() == nil) // completes the requests that free other windows
+	seq, flags := c.next(c.idleWindow(k) == nil) // completes the requests that free other windows
 	credits := c.owedCredits()
 	b := c.qp.StartSend()
 	b.BindMW(seq, 0, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
@@ -128,7 +155,7 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error 
 	c.posted(request{}, 0)
 	c.posted(request{}, flags)
 	c.sent(credits)
-	c.credits--
+	c.flow(k).credits--
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 	return nil
@@ -155,7 +182,7 @@ func (c *Conn) invalidate() bool {
 			return false
 		}
 		w.state = windowClosing
-		seq, flags := c.next(c.closing || c.idleWindow() == nil) // else, nobody waits for the window yet
+		seq, flags := c.next(c.closing || c.idleWindow(w.kind) == nil) // else, nobody waits for the window yet
 		b := c.qp.StartSend()
 		b.LocalInv(seq, flags, w.rkey)
 		if err := b.Submit(); err != nil {

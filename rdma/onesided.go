@@ -218,7 +218,7 @@ func (c *Conn) writeImmBuffer(ctx context.Context, b Buffer, to Token, off int, 
 }
 
 func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off int, imm uint32) error {
-	if err := c.lockToSend(ctx); err != nil {
+	if err := c.lockToSend(ctx, kindMessage); err != nil {
 		return err
 	}
 	o := c.newOp()
@@ -228,7 +228,7 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 	if n > 0 {
 		b.SGE(m.sge(n))
 	}
-	c.credits-- // submit returns an error only if the connection has ended
+	c.messages.credits-- // submit returns an error only if the connection has ended
 	return c.submit(ctx, &b, o, m)
 }
 

@@ -14,7 +14,8 @@ import (
 // its default. The two sides of a connection may have different ones.
 type Options struct {
 	// Depth is how many messages the peer may send before this side has released one: 32 by
-	// default, at most 2048. Each takes EagerSize bytes of registered memory.
+	// default, at most 2048. Each takes EagerSize bytes of registered memory. With its first call, a side
+	// registers as many more for replies, at most 63.
 	Depth int
 	// EagerSize is the length in bytes up to which messages of the peer are sent at once: 4096 by
 	// default, 256 to 1 MiB. The peer offers longer messages, and this side reads them when it has
@@ -22,8 +23,8 @@ type Options struct {
 	EagerSize int
 	// MaxMessage limits the messages that the peer may send: 64 MiB by default, at most 1 GiB.
 	MaxMessage int
-	// Offers is how many messages longer than EagerSize may be on their way in each direction, if the
-	// peer does not set less: 4 by default, at most 32, negative for none.
+	// Offers is how many messages longer than EagerSize may be on their way in each direction, and as many
+	// replies, if the peer does not set less: 4 by default, at most 32, negative for none.
 	Offers int
 
 	// PrivateData is sent to the peer with the handshake: at most 34 bytes by Dial and 174 by a
@@ -134,7 +135,7 @@ type Trace struct {
 	// Ended is called once for each connection, with what [Conn.Err] returns from then on.
 	Ended func(c *Conn, err error)
 	// Stalled is called after a call has waited because the peer had not released the messages
-	// before, or the send queue was full.
+	// before or not replied to 1024 calls, or the send queue was full.
 	Stalled func(c *Conn, d time.Duration)
 	// Refused is called when a listener refuses a peer.
 	Refused func(peer netip.AddrPort, err error)

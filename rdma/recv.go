@@ -13,23 +13,13 @@ import (
 // receiveQueue is a connection's part for messages of the peer.
 type receiveQueue struct {
 	slots   []memory // one for each receive
-	slab    *uverbs.MR
+	filled  int      // how many of slots have memory
+	slabs   []*uverbs.MR
 	arrived []Message // a ring
 	first   int       // of arrived
 	count   int       // of arrived
-	granted int       // credits that the peer has
-	owed    int       // credits that it is to get
-	offers  int       // of the peer that have not been read
-	control control
 
 	idleIncoming []*incoming
-}
-
-// control is what the protocol is to send when there is room.
-type control struct {
-	credits    bool
-	invalidate bool
-	taken      []int // numbers of offers that have been read
 }
 
 // A Message is one that has arrived. Its bytes are those of its [Buffer], and it must be released: the
@@ -49,7 +39,14 @@ type Message struct {
 // recvBit marks receives in WRIDs.
 const recvBit = 1 << 63
 
-// allocReceives registers memory for n receives.
+// initReceives prepares for up to n receives. The peer has credits for messages from the beginning.
+func (c *Conn) initReceives(n int) {
+	depth := c.options.Depth
+	c.slots, c.arrived = make([]memory, n), make([]Message, depth)
+	c.messages.receives, c.messages.granted = depth, depth
+}
+
+// allocReceives registers memory for n more receives.
 func (c *Conn) allocReceives(n int) error {
 	size := c.options.EagerSize
 	slab := make([]byte, n*size)
@@ -57,27 +54,27 @@ func (c *Conn) allocReceives(n int) error {
 	if err != nil {
 		return err
 	}
-	c.slab = mr
-	c.slots = make([]memory, n)
-	for i := range c.slots {
-		m := &c.slots[i]
-		m.bytes, m.mr, m.off, m.conn, m.slot = slab[i*size:(i+1)*size:(i+1)*size], mr, i*size, c, i
+	c.slabs = append(c.slabs, mr)
+	for i := range n {
+		m := &c.slots[c.filled]
+		m.bytes, m.mr, m.off, m.conn, m.slot = slab[i*size:(i+1)*size:(i+1)*size], mr, i*size, c, c.filled
+		c.filled++
 	}
-	c.arrived = make([]Message, c.options.Depth)
-	c.granted = c.options.Depth
 	return nil
 }
 
 func (c *Conn) freeReceives() error {
-	if c.slab == nil {
-		return nil
+	var errs []error
+	for _, mr := range c.slabs {
+		errs = append(errs, mr.Close())
 	}
-	return c.slab.Close()
+	c.slabs = nil
+	return errors.Join(errs...)
 }
 
-func (c *Conn) postReceives() error {
-	for i := range c.slots {
-		if err := c.postReceive(&c.slots[i]); err != nil {
+func (c *Conn) postReceives(slots []memory) error {
+	for i := range slots {
+		if err := c.postReceive(&slots[i]); err != nil {
 			return err
 		}
 	}
@@ -92,9 +89,18 @@ func (c *Conn) postReceive(m *memory) error {
 func (c *Conn) releaseSlot(m *memory) {
 	c.mu.Lock()
 	defer c.unlock()
-	c.repost(m)
-	c.owe()
+	c.freeReceive(m)
 	c.sendControl(true)
+}
+
+// freeReceive posts the receive of a message or reply again.
+func (c *Conn) freeReceive(m *memory) {
+	c.repost(m)
+	if m.reply {
+		c.replies.owed++
+	} else {
+		c.owe()
+	}
 }
 
 func (c *Conn) repost(m *memory) {
@@ -104,58 +110,6 @@ func (c *Conn) repost(m *memory) {
 	if err := c.postReceive(m); err != nil {
 		c.fail(err)
 	}
-}
-
-// owe records that the peer is to get a credit. It is sent with the next message, or alone if half of the
-// credits are owed or the peer has none.
-func (c *Conn) owe() {
-	c.owed++
-	if c.granted == 0 || 2*c.owed >= c.options.Depth {
-		c.control.credits = true
-	}
-}
-
-func (c *Conn) owedCredits() int { return c.owed }
-
-// sent records that credits were sent.
-func (c *Conn) sent(credits int) {
-	c.owed -= credits
-	c.granted += credits
-	c.control.credits = false
-}
-
-// sendControl sends what the protocol is to send, as far as there is room. Unless all is set, it leaves what can wait
-// for a message of the program, because the call goes on and the peer can, too.
-func (c *Conn) sendControl(all bool) {
-	k := &c.control
-	if c.err != nil || !k.credits && !k.invalidate && len(k.taken) == 0 {
-		return
-	}
-	for len(k.taken) > 0 && c.space() > 0 && (all || 2*len(k.taken) >= c.options.Offers) {
-		n := k.taken[len(k.taken)-1]
-		k.taken = k.taken[:len(k.taken)-1]
-		if err := c.postControl(kindTaken, n, nil, false); err != nil {
-			c.fail(err)
-			return
-		}
-	}
-	if k.invalidate && c.invalidate() {
-		k.invalidate = false
-	}
-	if k.credits && c.space() > 0 {
-		if err := c.postControl(kindCredits, 0, nil, false); err != nil {
-			c.fail(err)
-		}
-	}
-}
-
-// takenNumber returns the number that a message carries: one more than that of an offer that has been read, or 0.
-func (c *Conn) takenNumber() int {
-	k := &c.control
-	if len(k.taken) == 0 {
-		return 0
-	}
-	return k.taken[len(k.taken)-1] + 1
 }
 
 // Recv waits for a message and returns it. Goroutines that call it at the same time get one message each.
@@ -223,7 +177,9 @@ func (c *Conn) deliver(m Message) Message {
 		m.Buffer = large.m.take(m.n)
 		large.m.drop()
 		c.freeIncoming(large)
-		c.owe() // its receive was posted again at once
+		if m.kind != kindReply {
+			c.owe() // its receive was posted again at once
+		}
 		m.large = released
 		return m
 	}
@@ -254,38 +210,21 @@ func (c *Conn) handle(wcs []uverbs.WC) {
 func (c *Conn) receive(wc *uverbs.WC) error {
 	slot := &c.slots[wc.WRID&^recvBit]
 	if wc.Opcode == uverbs.WCRecvRDMAImm {
-		if err := c.useCredit(); err != nil {
-			return err
-		}
 		return c.queue(Message{Buffer: Buffer{m: slot}, n: int(wc.ByteLen), imm: wc.Imm, write: true})
 	}
 	if wc.Flags&uverbs.WCWithImm == 0 {
 		return fmt.Errorf("%w: a SEND without immediate data", ErrProtocol)
 	}
 	k, credits, number := unpackImm(wc.Imm)
-	if c.credits+credits > c.remote.depth {
-		return fmt.Errorf("%w: %d credits beside %d: its depth is %d", ErrProtocol, credits, c.credits, c.remote.depth)
-	}
-	c.credits += credits
-	if k.costsCredit() {
-		if err := c.useCredit(); err != nil {
-			return err
-		}
+	if err := c.getCredits(credits); err != nil {
+		return err
 	}
 	return c.dispatch(k, number, slot, int(wc.ByteLen))
 }
 
-func (c *Conn) useCredit() error {
-	if c.granted == 0 {
-		return fmt.Errorf("%w: a message without a credit", ErrProtocol)
-	}
-	c.granted--
-	return nil
-}
-
 // dispatch handles a SEND of n bytes.
 func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
-	if n != 0 && !k.costsCredit() {
+	if n != 0 && !k.hasBody() {
 		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
 	}
 	switch k {
@@ -320,7 +259,13 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 
 // queue adds a message. There is room: each uses a credit.
 func (c *Conn) queue(m Message) (err error) {
+	if err := c.messages.use(); err != nil {
+		return err
+	}
 	m.c = c
+	if m.large == nil {
+		m.Buffer.m.reply = false
+	}
 	if m.kind == kindCall {
 		if m.serial, err = c.ask(m.number); err != nil {
 			return err
@@ -350,10 +295,11 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	if err != nil {
 		return err
 	}
-	if c.offers >= min(c.options.Offers, c.remote.offers) {
-		return fmt.Errorf("%w: more than %d offers", ErrProtocol, c.offers)
+	f := c.flow(o.kind)
+	if f.offers >= min(c.options.Offers, c.remote.offers) {
+		return fmt.Errorf("%w: more than %d offers", ErrProtocol, f.offers)
 	}
-	c.offers++
+	f.offers++
 	in := c.newIncoming()
 	in.offer, in.number = o, number
 	m := Message{c: c, n: int(o.length), kind: o.kind, number: o.number, large: in}
@@ -423,7 +369,7 @@ func (c *Conn) fetched(in *incoming, err error) {
 		return
 	}
 	in.done = true
-	c.offers--
+	c.flow(in.offer.kind).offers--
 	c.control.taken = append(c.control.taken, in.number)
 	if in.call != nil {
 		c.wake(in.call.waiter)
@@ -431,7 +377,6 @@ func (c *Conn) fetched(in *incoming, err error) {
 	if in.dropped {
 		in.m.drop()
 		c.freeIncoming(in)
-		c.owe()
 	}
 }
 

@@ -16,7 +16,6 @@ type sendQueue struct {
 	depth      int       // of the queue
 	signaled   uint64    // number of the last request that has a completion
 	signalEach uint64    // requests
-	credits    int       // messages that the peer has receives for
 	probed     uint64    // number of the request after the last one of the keepalive
 }
 
@@ -51,11 +50,16 @@ func (c *Conn) initSends(depth int) {
 
 // room returns how many requests can be posted for messages and one-sided operations. Those of the protocol
 // may use a few more.
-func (c *Conn) room() int { return c.space() - extraSends - 2*c.options.Offers }
+func (c *Conn) room() int { return c.space() - c.reservedSends() }
+
+// reservedSends returns how many requests of the protocol there is always room for. An offer needs two at its end: this
+// side invalidates the window, or tells the peer that it has read the message.
+func (c *Conn) reservedSends() int { return extraSends + 4*c.options.Offers }
 
 func (c *Conn) space() int { return c.depth - int(c.tail-c.head) }
 
-func (c *Conn) sendable() bool { return c.credits > 0 && c.room() > 0 }
+func (c *Conn) sendable() bool  { return c.messages.credits > 0 && c.room() > 0 }
+func (c *Conn) replyable() bool { return c.replies.credits > 0 && c.room() > 0 }
 
 // usable returns why nothing can be posted. The caller holds c.mu.
 func (c *Conn) usable() error {
@@ -97,7 +101,7 @@ func (c *Conn) SendBuffer(ctx context.Context, b Buffer) error {
 
 func (c *Conn) send(ctx context.Context, k kind, number int, b []byte) error {
 	if len(b) <= c.inline {
-		if err := c.lockToSend(ctx); err != nil {
+		if err := c.lockToSend(ctx, k); err != nil {
 			return err
 		}
 		err := c.postInline(k, number, b)
@@ -146,7 +150,7 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	if n > c.remote.eager {
 		return c.offer(ctx, k, number, m, n)
 	}
-	if err := c.lockToSend(ctx); err != nil {
+	if err := c.lockToSend(ctx, k); err != nil {
 		return err
 	}
 	defer c.unlock()
@@ -166,7 +170,7 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	if k == kindMessage {
 		c.sentTaken(number)
 	}
-	c.credits--
+	c.flow(k).credits--
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 	return nil
@@ -183,7 +187,7 @@ func (c *Conn) postInline(k kind, number int, data []byte) error {
 	if k == kindMessage {
 		c.sentTaken(number)
 	}
-	c.credits--
+	c.flow(k).credits--
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(len(data))
 	return nil
@@ -237,12 +241,15 @@ func (c *Conn) refused(err error) error {
 	return c.err
 }
 
-// lockToSend acquires c.mu and waits until a message can be sent. If it returns an error, the caller does not
+// lockToSend acquires c.mu and waits until a message of kind k can be sent. If it returns an error, the caller does not
 // hold c.mu.
-func (c *Conn) lockToSend(ctx context.Context) error {
+func (c *Conn) lockToSend(ctx context.Context, k kind) error {
 	c.mu.Lock()
-	if c.sendable() && c.usable() == nil && ctx.Err() == nil {
+	switch {
+	case c.flow(k).credits > 0 && c.room() > 0 && c.usable() == nil && ctx.Err() == nil:
 		return nil
+	case k == kindReply:
+		return c.waitToSend(ctx, &c.repliers, c.replyable)
 	}
 	return c.waitToSend(ctx, &c.senders, c.sendable)
 }

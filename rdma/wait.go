@@ -75,16 +75,24 @@ func (c *Conn) wake(w *waiter) {
 
 // lists are the waitLists of a connection.
 type lists struct {
-	others    waitList // calls that wait for their own completion
-	receivers waitList // Recv
-	senders   waitList // calls that send a message
-	offerers  waitList // calls that offer a message
-	posters   waitList // calls that post something else
-	callers   waitList // Call, for a number
+	others        waitList // calls that wait for their own completion
+	receivers     waitList // Recv
+	senders       waitList // calls that send a message
+	offerers      waitList // calls that offer a message
+	repliers      waitList // calls that send a reply
+	replyOfferers waitList // calls that offer a reply
+	posters       waitList // calls that post something else
+	callers       waitList // Call, for a number
 }
 
-func (l *lists) each() [6]*waitList {
-	return [...]*waitList{&l.others, &l.receivers, &l.senders, &l.offerers, &l.posters, &l.callers}
+func (l *lists) each() [8]*waitList {
+	return [...]*waitList{&l.others, &l.receivers, &l.senders, &l.offerers, &l.repliers, &l.replyOfferers, &l.posters,
+		&l.callers}
+}
+
+// needCredit reports whether the calls in w wait for credits.
+func (l *lists) needCredit(w *waitList) bool {
+	return w == &l.senders || w == &l.offerers || w == &l.repliers || w == &l.replyOfferers
 }
 
 func (c *Conn) wakeAll() {
@@ -117,6 +125,12 @@ func (c *Conn) wakeNext() {
 	}
 	if c.offerers.first.before(next) && c.offerable() {
 		next = c.offerers.first
+	}
+	if c.repliers.first.before(next) && c.replyable() {
+		next = c.repliers.first
+	}
+	if c.replyOfferers.first.before(next) && c.replyOfferable() {
+		next = c.replyOfferers.first
 	}
 	if c.posters.first.before(next) && c.room() > 0 {
 		next = c.posters.first
@@ -160,7 +174,7 @@ func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **wait
 		return nil // the caller looks at c.err
 	}
 	// The next leader takes the next credit: one that waits longer and was woken for it comes first.
-	yield := c.woken > 0 && (l == &c.senders || l == &c.offerers)
+	yield := c.woken > 0 && c.needCredit(l)
 	if !c.leading && !yield {
 		return c.lead(ctx)
 	}

@@ -25,26 +25,38 @@ const (
 	kinds
 )
 
-// costsCredit reports whether a SEND of this kind needs a credit. The receiver has a few more
-// receives than credits for the others, whose number is limited.
-func (k kind) costsCredit() bool { return k <= kindOffer }
+// hasBody reports whether a SEND of this kind may have a body. It needs a credit then: one for replies, also if a
+// reply is offered, or one for messages. The receiver has a few more receives than credits for the other kinds, whose
+// number is limited.
+func (k kind) hasBody() bool { return k <= kindOffer }
 
-// The immediate data has a kind, credits, and the number of a call or an offer.
+// credits are those that a SEND carries: for how many more SENDs its sender has receives.
+type credits struct{ messages, replies int }
+
+// The immediate data has a kind, credits for messages and for replies, and the number of a call or an offer.
 const (
-	immKindBits   = 4
 	immCreditBits = 12
-	immNumberBits = 16
+	immReplyBits  = 6
+	immNumberBits = 10
+
+	immReplyShift  = immNumberBits
+	immCreditShift = immReplyShift + immReplyBits
+	immKindShift   = immCreditShift + immCreditBits
 
 	maxCredits = 1<<immCreditBits - 1
+	maxReplies = 1<<immReplyBits - 1
+	maxNumber  = 1<<immNumberBits - 1
 )
 
-func packImm(k kind, credits, number int) uint32 {
-	return uint32(k)<<(immCreditBits+immNumberBits) | uint32(credits)<<immNumberBits | uint32(number)
+func packImm(k kind, n credits, number int) uint32 {
+	return uint32(k)<<immKindShift | uint32(n.messages)<<immCreditShift | uint32(n.replies)<<immReplyShift |
+		uint32(number)
 }
 
-func unpackImm(imm uint32) (k kind, credits, number int) {
-	k = kind(imm >> (immCreditBits + immNumberBits))
-	return k, int(imm >> immNumberBits & maxCredits), int(imm & (1<<immNumberBits - 1))
+func unpackImm(imm uint32) (k kind, n credits, number int) {
+	n.messages = int(imm >> immCreditShift & maxCredits)
+	n.replies = int(imm >> immReplyShift & maxReplies)
+	return kind(imm >> immKindShift), n, int(imm & maxNumber)
 }
 
 // An offer describes a message that the peer is to read.
@@ -89,7 +101,7 @@ func parseOffer(b []byte, maxMessage int) (o offer, err error) {
 type hello struct {
 	depth      int // messages that the peer may send before it gets credits
 	eager      int // length of the receives
-	offers     int // messages that may be offered at a time
+	offers     int // messages that may be offered at a time, and as many replies
 	maxMessage int
 	data       []byte // the private data of the program
 }
@@ -97,7 +109,7 @@ type hello struct {
 const (
 	helloLen     = 22
 	helloMagic   = "gRDM"
-	helloVersion = 1
+	helloVersion = 2
 
 	// Requests and replies of rdma_cm have room for 56 and 196 bytes.
 	maxDialData   = 56 - helloLen
