@@ -79,15 +79,15 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 
 // queueSizes returns the sizes of the queues that the device permits.
 func (c *Conn) queueSizes() (sends, receives int, err error) {
-	sends, receives = c.config.SendQueue, c.config.RecvQueue
-	if most := max(sends, receives); most > 1024 { // all devices have as many
-		a, err := c.cm.Verbs().QueryDevice()
-		if err != nil {
-			return 0, 0, err
-		}
-		sends, receives = min(sends, a.MaxQPWR), min(receives, a.MaxQPWR)
+	sends, receives = c.config.SendQueue, c.config.RecvQueue+controlReceives
+	if max(sends, receives) <= 1024 { // all devices have as many
+		return sends, receives, nil
 	}
-	return sends, receives, nil
+	a, err := c.cm.Verbs().QueryDevice()
+	if err != nil {
+		return 0, 0, err
+	}
+	return min(sends, a.MaxQPWR), min(receives, a.MaxQPWR), nil
 }
 
 // setUp posts the receives, and sets what the peer is told. It is called when the QP exists.
@@ -95,7 +95,7 @@ func (c *Conn) setUp() error {
 	c.qp = c.cm.QP()
 	c.inline = min(c.qp.Cap().MaxInline, maxInline)
 	c.cm.SetPrivateData(c.hello().bytes())
-	for left := c.receives; left > 0; {
+	for left := c.credits + controlReceives; left > 0; {
 		n := min(left, len(emptyReceives))
 		if _, err := c.qp.PostRecv(emptyReceives[:n]...); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (c *Conn) setUp() error {
 
 // hello returns what the peer is told.
 func (c *Conn) hello() *hello {
-	h := &hello{credits: c.receives, mappings: c.config.Mappings, list: c.list, data: c.half(0)}
+	h := &hello{credits: c.credits, mappings: c.config.Mappings, list: c.list, data: c.half(0)}
 	h.order = binary.LittleEndian
 	if nativeBigEndian {
 		h.order = binary.BigEndian
@@ -126,6 +126,7 @@ func (c *Conn) start(h hello) {
 	defer c.unlock()
 	c.peer = h
 	c.target, c.limit = h.data, uint16(h.credits)
+	c.reserve = uint16(min(controlReceives, h.credits/4))
 	c.grant()
 	c.startKeepAlive()
 }

@@ -8,7 +8,7 @@ import (
 
 // receiver is a connection's part for messages of the peer.
 type receiver struct {
-	receives   int // receives that are posted
+	credits    int // messages of the peer that there are receives for
 	recvMR     *uverbs.MR
 	recvBuffer []byte // a ring of two halves; the list and the table of mappings follow
 	recvPos    int    // of the next byte to read
@@ -26,6 +26,10 @@ type receiver struct {
 
 // receiveID is the WRID of receives.
 const receiveID = 1 << 63
+
+// controlReceives is how many control messages may wait for a call to handle them. They cost no credits. If one finds
+// no receive, the connection pauses for 0.65 seconds, since that is the time that the connection manager sets.
+const controlReceives = 8
 
 // emptyReceives are receives without memory: immediate data is all that arrives in them.
 var emptyReceives = func() (wrs [16]uverbs.RecvWR) {
@@ -50,11 +54,11 @@ func (c *Conn) allocReceives(receives int) (err error) {
 	}
 	c.recvBuffer = b[:size]
 	c.list = sge{addr: c.recvMR.Addr() + uint64(size), key: c.recvMR.RKey(), length: listEntries}
-	c.receives = receives
+	c.credits = receives - controlReceives
 	// The peer learns of the first half when it connects, and of the second at once.
 	c.granted, c.freed, c.nextHalf, c.nextEntry = size/2, size/2, 1, 1
 	c.entry = 1
-	c.told = uint16(receives / 2)
+	c.told = uint16(c.credits / 2)
 	return nil
 }
 

@@ -21,6 +21,7 @@ type sender struct {
 	inline   int    // bytes that need no memory
 	sent     uint16 // messages of data
 	limit    uint16 // of sent
+	reserve  uint16 // messages below it that are not sent: rsockets in C have no receives for control messages
 	target   sge    // where the next bytes go
 	next     sge    // the target after it, if its length is not 0
 
@@ -62,8 +63,11 @@ func (c *Conn) allocSends() (err error) {
 
 // sendable reports whether a message of n bytes, or of a part of them, can be sent.
 func (c *Conn) sendable(n int) bool {
-	return c.sent != c.limit && c.target.length > 0 && c.writable(n)
+	return c.credited() && c.target.length > 0 && c.writable(n)
 }
+
+// credited reports whether the peer has a receive for one more message with data.
+func (c *Conn) credited() bool { return c.limit-c.sent > c.reserve }
 
 // writable reports whether there is room for a request with n bytes, or a part of them.
 func (c *Conn) writable(n int) bool {
@@ -185,8 +189,8 @@ func (c *Conn) grant() {
 	if !space && int16(c.received-c.told) < 0 || c.controls == maxControls || c.err != nil || c.finished || c.peerClosed {
 		return
 	}
-	c.told = c.received + uint16(c.receives/2)
-	imm := immediate(opSGL, int(c.received)+c.receives)
+	c.told = c.received + uint16(c.credits/2)
+	imm := immediate(opSGL, int(c.received)+c.credits)
 	if !space {
 		c.sendControl(imm, sge{}, nil, false)
 		return

@@ -54,7 +54,7 @@ func (c *Conn) ready(s *side) bool {
 	case needRoom:
 		return c.writeError() != nil || c.writable(int(s.amount))
 	case needMapping:
-		return c.writeError() != nil || c.sent != c.limit && c.controls < maxControls
+		return c.writeError() != nil || c.credited() && c.controls < maxControls
 	case needControl:
 		return c.err != nil || c.controls < maxControls
 	case needCompleted:
