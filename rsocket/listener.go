@@ -30,6 +30,7 @@ type Listener struct {
 	addr   net.Addr
 
 	mu       sync.Mutex
+	closed   bool                  // Close was called
 	pending  map[*cm.Conn]*pending // between Prepare and Accept
 	deadline time.Time
 	ctx      context.Context // of the calls of Accept, ends at the deadline
@@ -150,8 +151,8 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 		case errors.Is(err, net.ErrClosed):
 			return nil, l.opError(err)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			if l.expired() {
-				return nil, l.opError(os.ErrDeadlineExceeded)
+			if err := l.ended(); err != nil {
+				return nil, l.opError(err)
 			}
 		case !errors.Is(err, ErrProtocol):
 			return nil, l.opError(temporary{err})
@@ -163,11 +164,17 @@ func (l *Listener) opError(err error) error {
 	return &net.OpError{Op: "accept", Net: network, Addr: l.addr, Err: err}
 }
 
-// expired reports whether the deadline has passed.
-func (l *Listener) expired() bool {
+// ended returns why Accept returns no more connections, or nil if only the deadline has changed.
+func (l *Listener) ended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.deadline.IsZero() && time.Until(l.deadline) <= 0
+	switch {
+	case l.closed:
+		return net.ErrClosed
+	case !l.deadline.IsZero() && time.Until(l.deadline) <= 0:
+		return os.ErrDeadlineExceeded
+	}
+	return nil
 }
 
 // SetDeadline sets the deadline of Accept, also of calls that wait. The zero time stands for none.
@@ -194,6 +201,7 @@ func (l *Listener) CM() *cm.Listener { return l.cm }
 // [cm.Listener.Close].
 func (l *Listener) Close() error {
 	l.mu.Lock()
+	l.closed = true
 	l.cancel()
 	l.mu.Unlock()
 	return l.cm.Close()
