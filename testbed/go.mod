@@ -11,5 +11,6 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/goverbs/goverbs v0.0.0
 	github.com/ulikunitz/xz v0.5.17
+	golang.org/x/net v0.48.0
 	golang.org/x/sys v0.47.0
 )

@@ -160,6 +160,7 @@ var dependencies = map[string][]string{
 		"github.com/google/go-cmp",
 		module,
 		"github.com/ulikunitz/xz", // decompresses kernel modules
+		"golang.org/x/net",        // tests of net.Conn
 		"golang.org/x/sys",
 	},
 }

@@ -21,6 +21,9 @@ var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uve
 // address, and do not depend on the kernel.
 var programs = []string{"cmd/rping", "cmd/ucmatose"}
 
+// conns has what every net.Conn must do, of rsocket.Conn.
+var conns = []string{"testbed/netconn"}
+
 // mistakes are programs with mistakes, and what rxe reports for each. Linux 6.1
 // reports five of them with another status.
 var mistakes = []string{"verbstest/mistakes"}
@@ -55,8 +58,8 @@ const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|
 
 var places = []place{
 	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
-	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, programs, mistakes), "",
-		"", ""},
+	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, programs, mistakes,
+		conns), "", "", ""},
 	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, mistakes), "", scale,
 		""},
 	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
