@@ -7,7 +7,7 @@ import (
 )
 
 // A Buffer is registered memory. [Conn.Alloc] returns one to be filled and sent without a copy, and a
-// [Message] is one. It belongs to the program until it is released or sent. Then its memory is used again.
+// [Message] has one. It belongs to the program until it is released or sent. Then its memory is used again.
 //
 // The memory stays mapped in any case: a slice that is used too late may show other data, but does not
 // crash the program. The methods of a Buffer that has been released do nothing, and operations with it
@@ -158,6 +158,19 @@ func (b Buffer) Release() {
 	if b.m != nil && !b.disown() {
 		b.misused("Release")
 	}
+}
+
+// received reports whether b is the receive of a message. Only the device of its connection can access it.
+func (b Buffer) received() bool { return b.m != nil && b.m.conn != nil }
+
+// withBytes calls f with the bytes of b, which are not given back before f returns.
+func (b Buffer) withBytes(method string, f func(p []byte) error) error {
+	if !b.hold() {
+		b.misused(method)
+		return ErrReleased
+	}
+	defer b.m.drop()
+	return f(b.m.bytes[:b.m.n.Load()])
 }
 
 // sge returns what a request needs.

@@ -24,8 +24,10 @@ var (
 	ErrTooLong = errors.New("rdma: too long")
 	// ErrReleased means that a [Buffer] has been released, or belongs to a message that has.
 	ErrReleased = errors.New("rdma: the buffer has been released")
-	// ErrForeign means that a [Buffer] belongs to another device than the connection.
-	ErrForeign = errors.New("rdma: the buffer belongs to another device, or to one that no connection uses any more")
+	// ErrForeign means that the connection cannot use a [Buffer]: it belongs to another device, or was allocated before
+	// all connections of the device were closed, or it is the receive of a short message.
+	ErrForeign = errors.New("rdma: the connection cannot use memory of another device, of one whose connections were " +
+		"closed, or of a short message: copy it to a buffer of Conn.Alloc")
 	// ErrBounds means that a range is not within a [Token], a [Region] or a [Buffer].
 	ErrBounds = errors.New("rdma: out of bounds")
 	// ErrRights means that a [Token] does not permit the operation.

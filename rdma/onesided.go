@@ -24,7 +24,8 @@ func (c *Conn) Read(ctx context.Context, p []byte, from Token, off int) error {
 }
 
 // ReadBuffer reads b.Len() bytes at off of the peer's memory into b, without a copy. If ctx ends first, b must not
-// be used any more except to release it.
+// be used any more except to release it. It returns [ErrForeign] for memory of another device, and for that of a
+// message that is not longer than Options.EagerSize.
 func (c *Conn) ReadBuffer(ctx context.Context, b Buffer, from Token, off int) error {
 	return c.onesided("read from", c.readBuffer(ctx, b, from, off))
 }
@@ -35,7 +36,8 @@ func (c *Conn) Write(ctx context.Context, p []byte, to Token, off int) error {
 }
 
 // WriteBuffer writes the bytes of b to off of the peer's memory, without a copy. b still belongs to the caller. If
-// ctx ends first, b must not be changed any more, only released.
+// ctx ends first, b must not be changed any more, only released. If b is that of a message that is not longer than
+// Options.EagerSize, it is copied. WriteBuffer returns [ErrForeign] for memory of another device.
 func (c *Conn) WriteBuffer(ctx context.Context, b Buffer, to Token, off int) error {
 	return c.onesided("write to", c.writeBuffer(ctx, b, to, off))
 }
@@ -102,7 +104,7 @@ func (c *Conn) hold(method string, b Buffer) error {
 		b.misused(method)
 		return ErrReleased
 	}
-	if b.m.pool != c.pool {
+	if b.m.pool != c.pool { // it is of another device, or a receive
 		b.m.drop()
 		return ErrForeign
 	}
@@ -166,6 +168,9 @@ func (c *Conn) writeCopy(ctx context.Context, p []byte, to Token, off int) error
 }
 
 func (c *Conn) writeBuffer(ctx context.Context, b Buffer, to Token, off int) error {
+	if b.received() {
+		return b.withBytes("WriteBuffer", func(p []byte) error { return c.writeCopy(ctx, p, to, off) })
+	}
 	if err := c.hold("WriteBuffer", b); err != nil {
 		return err
 	}
@@ -206,6 +211,9 @@ func (c *Conn) writeImmCopy(ctx context.Context, p []byte, to Token, off int, im
 }
 
 func (c *Conn) writeImmBuffer(ctx context.Context, b Buffer, to Token, off int, imm uint32) error {
+	if b.received() {
+		return b.withBytes("WriteImmBuffer", func(p []byte) error { return c.writeImmCopy(ctx, p, to, off, imm) })
+	}
 	if err := c.hold("WriteImmBuffer", b); err != nil {
 		return err
 	}

@@ -92,6 +92,11 @@ func (c *Conn) Send(ctx context.Context, b []byte) error {
 
 // SendBuffer sends the bytes of a buffer without a copy, and releases it when the peer has received them.
 // If it returns an error, the buffer still belongs to the caller. See [Conn.Send].
+//
+// The Buffer of a [Message] can be sent to forward the message: on any connection through the same device, or on any
+// connection if the message is not longer than Options.EagerSize of the one that has received it. Such a short message
+// is copied and released at once, so that its sender may go on. SendBuffer returns [ErrForeign] for memory of another
+// device.
 func (c *Conn) SendBuffer(ctx context.Context, b Buffer) error {
 	if err := c.sendBuffer(ctx, kindMessage, 0, b); err != nil {
 		return c.opError("send to", err)
@@ -129,6 +134,9 @@ func (c *Conn) tooLong(n int) error {
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) error {
+	if b.received() {
+		return c.forward(ctx, k, number, b)
+	}
 	if err := c.hold("SendBuffer", b); err != nil {
 		return err
 	}
@@ -143,6 +151,15 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) err
 	}
 	b.disown()
 	return nil
+}
+
+// forward sends a copy of a message that is in a receive, and releases it.
+func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer) error {
+	err := b.withBytes("SendBuffer", func(p []byte) error { return c.send(ctx, k, number, p) })
+	if err == nil {
+		b.disown()
+	}
+	return err
 }
 
 // sendMemory sends n bytes of m, and takes over one use of m.
