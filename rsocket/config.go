@@ -40,7 +40,7 @@ type Config struct {
 
 	// KeepAlive is how often this side asks the device of the peer for a sign of life while nothing else is
 	// sent: 15 seconds by default, as in package net, negative for never. The device replies without the
-	// peer's program.
+	// peer's program. If it has not replied four times, the connection ends.
 	KeepAlive time.Duration
 	// Linger is how long Close waits until the peer has received what was written: 5 seconds by default,
 	// negative for not at all.

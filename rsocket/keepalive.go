@@ -7,15 +7,12 @@ type keepAlive struct {
 	probes   *time.Timer
 	seenTail uint64 // number of the next request when the timer last ran
 	seenDone uint64
-	silent   int // times that the timer ran and nothing had completed
+	silent   int // times that the timer ran while requests were outstanding and none had completed
 }
 
-// How often the timer may run without a completion: after a probe, and after other requests. The latter may have to
-// wait for receives of a peer that is stopped.
-const (
-	silentProbe = 2
-	silentData  = 16
-)
+// maxSilent is how often the timer may run without a completion. A peer that is stopped does not count as silent: its
+// device replies, and it has receives for all that is sent.
+const maxSilent = 4
 
 func (c *Conn) startKeepAlive() {
 	if c.config.KeepAlive > 0 {
@@ -41,41 +38,25 @@ func (c *Conn) probe() {
 	if c.closed || c.err != nil || c.peerClosed {
 		return
 	}
-	idle := c.tail == c.seenTail
-	switch {
-	case c.tail == c.done || c.done != c.seenDone:
+	if c.tail == c.done || c.done != c.seenDone {
 		c.silent = 0
-	default:
+	} else {
 		c.silent++
 	}
-	limit := silentData
-	if c.tail-c.done == 1 && c.posted[c.done&uint64(len(c.posted)-1)].probe {
-		limit = silentProbe
-	}
-	if c.silent >= limit {
+	if c.silent == maxSilent {
 		c.fail(errPeerSilent)
-		c.interruptAll()
+		for _, s := range c.sides() {
+			c.interrupt(s)
+		}
 		return
 	}
-	if idle && c.controls < maxControls && (c.tail == c.done || c.quiet > 0) {
-		c.sendProbe()
+	// The last requests may have no completion. That of the probe shows that they have completed, too.
+	if c.tail == c.seenTail && c.controls < maxControls && (c.tail == c.done || c.quiet > 0) {
+		id, flags := c.number(0, true, true)
+		b := c.qp.StartSend()
+		b.Write(id, flags, 0, 0)
+		c.submit(&b)
 	}
 	c.seenTail, c.seenDone = c.tail, c.done
 	c.probes.Reset(c.config.KeepAlive)
-}
-
-// sendProbe posts a WRITE of no bytes.
-func (c *Conn) sendProbe() {
-	id, flags := c.number(0, true, true)
-	c.posted[id&uint64(len(c.posted)-1)].probe = true
-	b := c.qp.StartSend()
-	b.Write(id, flags, 0, 0)
-	c.submit(&b)
-}
-
-// interruptAll makes all calls look at the state. The caller holds c.mu.
-func (c *Conn) interruptAll() {
-	for _, s := range c.sides() {
-		c.interrupt(s)
-	}
 }

@@ -35,7 +35,6 @@ type sender struct {
 type post struct {
 	bytes   int // of the send buffer
 	control bool
-	probe   bool
 }
 
 const (
