@@ -226,8 +226,7 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 		return unix.EINVAL
 	}
 	if a.Port() == 0 {
-		k.port++
-		a = netip.AddrPortFrom(a.Addr(), k.port)
+		a = k.freePort(i, a.Addr())
 	}
 	if errno := k.conflict(i, a, i.reuse); errno != 0 {
 		return errno
@@ -237,6 +236,17 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	}
 	i.src, i.device, i.state = a, !anyAddr(a.Addr()), bound
 	return 0
+}
+
+// freePort returns an address with a port that no other id has.
+func (k *Kernel) freePort(i *id, addr netip.Addr) (a netip.AddrPort) {
+	for range 1 << 16 {
+		k.port = max(k.port+1, firstPort)
+		if a = netip.AddrPortFrom(addr, k.port); k.conflict(i, a, false) == 0 {
+			break
+		}
+	}
+	return a
 }
 
 // anyAddr reports whether an address does not select a device. The kernel

@@ -78,6 +78,9 @@ type Kernel struct {
 	held       []*event
 }
 
+// firstPort is the first port that the kernel chooses.
+const firstPort = 40001
+
 // New returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
 // 2001:db8::1. It is closed at the end of the test.
 func New(t testing.TB) *Kernel {
@@ -89,7 +92,7 @@ func New(t testing.TB) *Kernel {
 		Refuse:   map[string]unix.Errno{},
 		files:    map[int]*file{}, ids: map[uint32]*id{}, groups: map[uint32]*group{}, hold: map[uint32]bool{},
 		groupLIDs: map[[16]byte]uint16{},
-		port:      40000, psn: 0x1000,
+		port:      firstPort - 1, psn: 0x1000,
 	}
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
