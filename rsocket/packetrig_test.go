@@ -1,0 +1,222 @@
+package rsocket_test
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// A udpNetwork carries UDP between machines in memory.
+type udpNetwork struct {
+	mu      sync.Mutex
+	sockets map[netip.AddrPort]*udpSocket
+	port    uint16
+	carried int
+	lose    func(from, to netip.AddrPort, b []byte) bool // or nil
+}
+
+// A udpSocket is a socket of one machine.
+type udpSocket struct {
+	net     *udpNetwork
+	ip      netip.Addr // of the machine
+	local   netip.AddrPort
+	arrived chan udpPacket
+	closed  chan struct{}
+	once    sync.Once
+}
+
+type udpPacket struct {
+	from netip.AddrPort
+	data []byte
+}
+
+// socket returns a socket of the machine with an address. Addresses without IP or with an unspecified one stand for
+// that of the machine.
+func (n *udpNetwork) socket(ip netip.Addr, addr netip.AddrPort) (*udpSocket, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	local := addr
+	if local.Port() == 0 {
+		n.port++
+		local = netip.AddrPortFrom(addr.Addr(), 40000+n.port)
+	}
+	if !local.Addr().IsValid() {
+		local = netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())
+	}
+	s := &udpSocket{net: n, ip: ip, local: local, arrived: make(chan udpPacket, 1000), closed: make(chan struct{})}
+	if n.sockets[s.reached()] != nil {
+		return nil, syscall.EADDRINUSE
+	}
+	n.sockets[s.reached()] = s
+	return s, nil
+}
+
+// reached returns the address under which others reach the socket.
+func (s *udpSocket) reached() netip.AddrPort {
+	if s.local.Addr().IsUnspecified() {
+		return netip.AddrPortFrom(s.ip, s.local.Port())
+	}
+	return s.local
+}
+
+func (s *udpSocket) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(s.local) }
+
+func (s *udpSocket) Source(netip.Addr) (netip.Addr, error) { return s.ip, nil }
+
+func (s *udpSocket) Close() error {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	if s.net.sockets[s.reached()] == s {
+		delete(s.net.sockets, s.reached())
+	}
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}
+
+func (s *udpSocket) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) {
+	select {
+	case p := <-s.arrived:
+		return copy(b, p.data), p.from, nil
+	case <-s.closed:
+		return 0, netip.AddrPort{}, net.ErrClosed
+	}
+}
+
+func (s *udpSocket) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error) {
+	s.net.send(s.reached(), to, b)
+	return len(b), nil
+}
+
+// send delivers a packet if there is a socket, and room.
+func (n *udpNetwork) send(from, to netip.AddrPort, b []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carried++
+	if n.lose != nil && n.lose(from, to, b) {
+		return
+	}
+	if s := n.sockets[to]; s != nil {
+		select {
+		case s.arrived <- udpPacket{from, append([]byte(nil), b...)}:
+		default:
+		}
+	}
+}
+
+// setLose makes f select packets that are lost.
+func (n *udpNetwork) setLose(f func(from, to netip.AddrPort, b []byte) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lose = f
+}
+
+// count returns how many packets were sent.
+func (n *udpNetwork) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.carried
+}
+
+// A packetRig has machines for datagrams. In memory it has a UDP network.
+type packetRig struct {
+	*pair
+	udp *udpNetwork
+}
+
+var replacing sync.Mutex // listenUDP
+
+func newPacketRig(t testing.TB, options ...verbstest.Option) *packetRig {
+	p := &pair{}
+	if !onKernel {
+		p.net = verbstest.NewNetwork(t, options...)
+		p.here, p.there = p.net.Machine(), p.net.Machine()
+	}
+	return &packetRig{p, &udpNetwork{sockets: map[netip.AddrPort]*udpSocket{}}}
+}
+
+// longest is the length of datagrams that all paths permit.
+const longest = 1016
+
+// on runs f on a machine, whose UDP sockets are in memory then.
+func (r *packetRig) on(m *verbstest.Machine, f func()) {
+	if m == nil {
+		f()
+		return
+	}
+	replacing.Lock()
+	defer replacing.Unlock()
+	defer rsocket.ListenUDPWith(func(_ string, addr netip.AddrPort) (rsocket.ContactSocket, error) {
+		s, err := r.udp.socket(m.Addr(), addr)
+		if err != nil {
+			return nil, err
+		}
+		return rsocket.SocketOf(s), nil
+	})()
+	m.Run(f)
+}
+
+// host returns the address of a machine.
+func (r *packetRig) host(m *verbstest.Machine) string {
+	if m == nil {
+		return deviceIP
+	}
+	return m.Addr().String()
+}
+
+// listenOn returns a PacketConn on a machine, which is closed with the test.
+func (r *packetRig) listenOn(t testing.TB, m *verbstest.Machine, config rsocket.Config, host string) (
+	p *rsocket.PacketConn) {
+	t.Helper()
+	r.on(m, func() {
+		lc := &rsocket.ListenConfig{Config: config}
+		p = must(lc.ListenPacket(t.Context(), "udp", net.JoinHostPort(host, "0")))(t).(*rsocket.PacketConn)
+	})
+	t.Cleanup(func() { check(t, p.Close()) })
+	check(t, p.SetDeadline(time.Now().Add(time.Minute)))
+	return p
+}
+
+// dialFrom returns a PacketConn on a machine with a remote address, which is closed with the test.
+func (r *packetRig) dialFrom(t testing.TB, m *verbstest.Machine, config rsocket.Config, to netip.AddrPort) (
+	p *rsocket.PacketConn) {
+	t.Helper()
+	r.on(m, func() {
+		d := &rsocket.Dialer{Config: config}
+		p = must(d.DialPacket(t.Context(), "udp", to.String()))(t)
+	})
+	t.Cleanup(func() { check(t, p.Close()) })
+	check(t, p.SetDeadline(time.Now().Add(time.Minute)))
+	return p
+}
+
+// both returns a PacketConn on each machine.
+func (r *packetRig) both(t testing.TB, config rsocket.Config) (here, there *rsocket.PacketConn) {
+	t.Helper()
+	return r.listenOn(t, r.here, config, r.host(r.here)), r.listenOn(t, r.there, config, r.host(r.there))
+}
+
+// addrOf returns where others reach p, which is bound.
+func addrOf(p *rsocket.PacketConn) netip.AddrPort { return p.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// acquaint sends datagrams in both directions until both sides have a route.
+func acquaint(t testing.TB, a, b *rsocket.PacketConn) {
+	t.Helper()
+	buf := make([]byte, 16)
+	for {
+		_, ab := a.Route(addrOf(b))
+		_, ba := b.Route(addrOf(a))
+		if ab && ba {
+			return
+		}
+		must(a.WriteToUDPAddrPort([]byte("to b"), addrOf(b)))(t)
+		must(b.Read(buf))(t)
+		must(b.WriteToUDPAddrPort([]byte("to a"), addrOf(a)))(t)
+		must(a.Read(buf))(t)
+	}
+}
