@@ -13,7 +13,8 @@ func TestDevice(t *testing.T) {
 		"Shutdown": TestShutdown, "OneSided": TestOneSided, "WriteImm": TestWriteImm, "Batch": TestBatch,
 		"Rights": TestRights, "Buffers": TestBuffers, "TooLong": TestTooLong, "Group": TestGroup, "Stress": TestStress,
 		"MutualCalls": TestMutualCalls, "LongReplyBesideMessages": TestLongReplyBesideMessages,
-		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
+		"GroupMembers": TestGroupMembers, "GroupLengths": TestGroupLengths, "GroupErrors": TestGroupErrors,
+		"GroupBesideClose": TestGroupBesideClose, "HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
 	} {
 		t.Run(name, f)
 	}

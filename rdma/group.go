@@ -38,8 +38,14 @@ type Group struct {
 	qpn   uint32
 	gid   uverbs.GID
 
-	recvs *uverbs.MR // in slots of GRH and datagram
-	sends *uverbs.MR
+	// What cm returns is nil after Close, while calls may still run.
+	verbs  *uverbs.Context
+	pd     *uverbs.PD
+	port   int
+	sendCQ *uverbs.CQ
+
+	recvs, sends     *uverbs.MR
+	recvMem, sendMem []byte // of the MRs: slots of GRH and datagram, and of datagrams
 
 	uses []atomic.Uint32 // by slot of recvs: how often a datagram in it was released
 
@@ -112,16 +118,19 @@ func joinGroup(ctx context.Context, group string, o *GroupOptions) (*Group, erro
 
 // setUp registers memory and posts the receives.
 func (g *Group) setUp() error {
-	port, err := g.cm.Verbs().QueryPort(g.cm.ID().Port())
+	g.verbs, g.pd, g.port, g.sendCQ = g.cm.Verbs(), g.cm.PD(), g.cm.ID().Port(), g.cm.ID().SendCQ()
+	port, err := g.verbs.QueryPort(g.port)
 	if err != nil {
 		return err
 	}
 	g.mtu = port.ActiveMTU.Bytes()
 	g.qpn, g.gid = g.cm.QP().QPN(), g.cm.ID().LocalGID()
-	if g.recvs, err = g.cm.RegMsgs(make([]byte, g.depth*(uverbs.GRHLen+g.mtu))); err != nil {
+	g.recvMem = make([]byte, g.depth*(uverbs.GRHLen+g.mtu))
+	if g.recvs, err = g.cm.RegMsgs(g.recvMem); err != nil {
 		return err
 	}
-	if g.sends, err = g.cm.RegMsgs(make([]byte, datagramSends*g.mtu)); err != nil {
+	g.sendMem = make([]byte, datagramSends*g.mtu)
+	if g.sends, err = g.cm.RegMsgs(g.sendMem); err != nil {
 		return err
 	}
 	g.uses = make([]atomic.Uint32, g.depth)
@@ -158,31 +167,40 @@ func (g *Group) Recv(ctx context.Context) (Datagram, error) {
 		if err != nil {
 			return Datagram{}, g.error("receive in", err)
 		}
-		n := uverbs.GRHLen + g.mtu
-		b := g.recvs.Bytes()[int(wc.WRID)*n:][:n]
-		d := Datagram{g: g, slot: int(wc.WRID), use: g.uses[wc.WRID].Load()}
-		key, keyErr := wc.AHKey(b[:uverbs.GRHLen])
-		if keyErr == nil && int(wc.ByteLen) >= uverbs.GRHLen && !g.isOwn(&wc, b) {
-			d.b, d.from = b[uverbs.GRHLen:wc.ByteLen:wc.ByteLen], Peer{key, wc.SrcQP}
+		d, ok := g.datagram(&wc)
+		if ok {
 			return d, nil
 		}
-		// It comes from this member, or has no address.
 		if err := d.release(); err != nil {
 			return Datagram{}, g.error("receive in", err)
 		}
 	}
 }
 
+// datagram returns the datagram of a completion. It returns false if it comes from this member or has no address.
+func (g *Group) datagram(wc *uverbs.WC) (Datagram, bool) {
+	n := uverbs.GRHLen + g.mtu
+	b := g.recvMem[int(wc.WRID)*n:][:n]
+	d := Datagram{g: g, slot: int(wc.WRID), use: g.uses[wc.WRID].Load()}
+	key, err := wc.AHKey(b[:uverbs.GRHLen])
+	if err != nil || wc.ByteLen < uverbs.GRHLen || int(wc.ByteLen) > n || g.isOwn(wc, b) {
+		return d, false
+	}
+	d.b, d.from = b[uverbs.GRHLen:wc.ByteLen:wc.ByteLen], Peer{key, wc.SrcQP}
+	return d, true
+}
+
 // isOwn reports whether this member has sent a datagram. grh is the area of its GRH, which has an IPv4 header at its
 // end or a header with GIDs.
 func (g *Group) isOwn(wc *uverbs.WC, grh []byte) bool {
-	if wc.SrcQP != g.qpn {
+	if wc.SrcQP != g.qpn || wc.Flags&uverbs.WCGRH == 0 { // a multicast datagram has a GRH
 		return false
 	}
-	if grh[0]>>4 == 6 {
-		return string(grh[8:24]) == string(g.gid[:])
+	// The first 20 bytes are undefined if an IPv4 header follows.
+	if grh[20]>>4 == 4 && g.gid.Addr().Is4() && string(grh[32:36]) == string(g.gid[12:]) {
+		return true
 	}
-	return string(grh[32:36]) == string(g.gid[12:])
+	return grh[0]>>4 == 6 && string(grh[8:24]) == string(g.gid[:])
 }
 
 // Bytes returns the datagram, or nil after Release. It must not be used after Release.
@@ -224,8 +242,12 @@ func (g *Group) Send(ctx context.Context, b []byte) error {
 }
 
 // SendTo sends a datagram to one member, the sender of a datagram that was received. The address of the member is kept
-// for later datagrams: the first one costs two commands of the kernel. See [Group.Send].
+// for later datagrams: the first one costs two commands of the kernel. SendTo returns [uverbs.ErrInvalid] for the zero
+// Peer, and for one that has sent to an address that the port does not have any more. See [Group.Send].
 func (g *Group) SendTo(ctx context.Context, b []byte, to Peer) error {
+	if to.qpn == 0 {
+		return g.error("send in", fmt.Errorf("%w: the zero Peer has no address: use Datagram.From", uverbs.ErrInvalid))
+	}
 	r, err := g.route(to.key)
 	if err != nil {
 		return g.error("send in", err)
@@ -256,7 +278,7 @@ func (g *Group) send(ctx context.Context, b []byte, r *route, post func(wrID uin
 	if err != nil {
 		return err
 	}
-	copy(g.sends.Bytes()[slot*g.mtu:], b)
+	copy(g.sendMem[slot*g.mtu:], b)
 	if err := post(uint64(slot), g.sends.SGE(slot*g.mtu, len(b))); err != nil {
 		g.freeSlot(slot)
 		return err
@@ -287,7 +309,7 @@ func (g *Group) sendSlot(ctx context.Context, r *route) (int, error) {
 // reap takes the slots of datagrams that have been sent.
 func (g *Group) reap() error {
 	var wcs [8]uverbs.WC
-	n, err := g.cm.ID().SendCQ().Poll(wcs[:])
+	n, err := g.sendCQ.Poll(wcs[:])
 	for i := range wcs[:n] {
 		if err == nil {
 			err = wcs[i].Err()
@@ -327,11 +349,11 @@ func (g *Group) route(key uverbs.AHKey) (*route, error) {
 	if r, err := g.cached(key); r != nil || err != nil {
 		return r, err
 	}
-	attr, err := g.cm.Verbs().AHAttrFromKey(g.cm.ID().Port(), key)
+	attr, err := g.verbs.AHAttrFromKey(g.port, key)
 	if err != nil {
 		return nil, err
 	}
-	ah, err := g.cm.PD().CreateAH(attr) // may wait for the network, so without g.mu
+	ah, err := g.pd.CreateAH(attr) // may wait for the network, so without g.mu
 	if err != nil {
 		return nil, err
 	}
