@@ -68,10 +68,13 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // write writes b. The caller holds the lock of c.writer, and c.mu.
 func (c *Conn) write(b []byte) (n int, err error) {
-	for most := firstTransfer; ; most = min(2*most, maxTransfer) {
+	if len(b) == 0 {
+		return 0, c.waitFor(needNothing, 0)
+	}
+	for most := firstTransfer; n < len(b); most = min(2*most, maxTransfer) {
 		// The first message is short, so that the device starts early.
 		part := b[n:min(n+most, len(b))]
-		if err := c.waitToSend(len(part)); err != nil || len(part) == 0 {
+		if err := c.waitToSend(len(part)); err != nil {
 			return n, err
 		}
 		part = part[:c.transfer(len(part))]
@@ -83,11 +86,15 @@ func (c *Conn) write(b []byte) (n int, err error) {
 		}
 		n += len(part)
 	}
+	return n, nil
 }
 
 // waitToSend waits until a part of n bytes can be sent. It returns an error if nothing can be sent any more.
-func (c *Conn) waitToSend(n int) error {
-	if err := c.wait(&c.writer, needSend, uint64(n)); err != nil {
+func (c *Conn) waitToSend(n int) error { return c.waitFor(needSend, n) }
+
+// waitFor waits for what a call that writes needs. It returns an error if nothing can be sent any more.
+func (c *Conn) waitFor(need need, amount int) error {
+	if err := c.wait(&c.writer, need, uint64(amount)); err != nil {
 		return err
 	}
 	return c.writeError()
@@ -113,20 +120,23 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	for {
-		if err := c.waitToSend(lowWater); err != nil {
+		// The peer need not have room: r may have no more data.
+		if err := c.waitFor(needRoom, lowWater); err != nil {
 			return n, c.opError("write", err)
 		}
 		room := c.sendBuffer[c.sendPos:]
-		room = room[:min(len(room), c.free, int(min(c.target.length, maxTransfer)))]
+		room = room[:min(len(room), c.free, maxTransfer)]
 		c.unlock()
 		k, err := r.Read(room)
 		c.mu.Lock()
-		if k > 0 {
+		for k > 0 {
 			if err := c.waitToSend(k); err != nil {
 				return n, c.opError("write", err)
 			}
-			c.sendRing(k)
-			n += int64(k)
+			part := c.transfer(k)
+			c.sendRing(part)
+			n += int64(part)
+			k -= part
 		}
 		if err == io.EOF {
 			return n, nil

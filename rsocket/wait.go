@@ -35,7 +35,8 @@ type side struct {
 type need int
 
 const (
-	needData      need = iota // to read
+	needNothing   need = iota // but that the connection works
+	needData                  // to read
 	needSend                  // to send amount bytes
 	needRoom                  // to write amount bytes to a mapping
 	needMapping               // to send a mapping
@@ -47,6 +48,8 @@ const (
 // ready reports whether the call of s can go on. The caller holds c.mu.
 func (c *Conn) ready(s *side) bool {
 	switch s.need {
+	case needNothing:
+		return true
 	case needData:
 		return c.available > 0 || c.readError() != nil
 	case needSend:
