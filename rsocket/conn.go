@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -31,11 +32,12 @@ type Conn struct {
 	peerClosed  bool  // the peer will receive no more either
 	readClosed  bool  // CloseRead was called
 	writeClosed bool  // CloseWrite was called
-	finished    bool  // this side has said that it will neither send nor receive
+	shutDown    bool  // this side has said that it will send no more
+	finished    bool  // the peer knows that this side will neither send nor receive
 	closed      bool  // Close was called
 
-	leader      *side // whose call polls without mu, or nil
-	interrupted bool  // the leader was told to look at the state
+	leader      *side       // whose call polls without mu, or nil
+	interrupted atomic.Bool // the leader was told to look at the state
 	wcs         [16]uverbs.WC
 	reader      side
 	writer      side
@@ -126,6 +128,7 @@ func (c *Conn) start(h hello) {
 	defer c.unlock()
 	c.peer = h
 	c.target, c.limit = h.data, uint16(h.credits)
+	c.nextEntry = 1 % int(h.list.length)
 	c.reserve = uint16(min(controlReceives, h.credits/4))
 	c.grant()
 	c.startKeepAlive()
@@ -191,17 +194,19 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetReadDeadline sets the deadline of the calls that read, also of those that wait. They return an error that
 // matches [os.ErrDeadlineExceeded] after it. The zero time stands for none. It returns an error that matches
 // [net.ErrClosed] after Close.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.reader) }
 
 // SetWriteDeadline sets the deadline of the calls that write: see [Conn.SetReadDeadline].
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.writer, &c.ender) }
 
-func (c *Conn) setDeadline(s *side, t time.Time) error {
+func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.closed {
 		return c.opError("set", net.ErrClosed)
 	}
-	c.setTimer(s, t)
+	for _, s := range sides {
+		c.setTimer(s, t)
+	}
 	return nil
 }

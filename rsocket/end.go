@@ -26,16 +26,25 @@ func (c *Conn) closeSide(op string, note func()) error {
 	if c.closed {
 		return c.opError(op, net.ErrClosed)
 	}
-	wasWriting := !c.writeClosed
 	note()
 	switch {
 	case c.err != nil || c.peerClosed || c.finished:
 		return nil // there is nobody to tell
 	case c.writeClosed && (c.readClosed || c.peerEOF):
 		return c.opError(op, c.finish())
-	case c.writeClosed && wasWriting:
-		return c.opError(op, c.tell(controlShutdown))
+	case c.writeClosed && !c.shutDown:
+		return c.opError(op, c.shutdown())
 	}
+	return nil
+}
+
+// shutdown tells the peer that this side sends no more.
+func (c *Conn) shutdown() error {
+	if err := c.tell(controlShutdown); err != nil {
+		return err
+	}
+	c.shutDown = true
+	c.finished = c.peerEOF // both have said so: see receiveControl
 	return nil
 }
 
@@ -66,6 +75,9 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
+	if first { // a call of CloseWrite that waits ends in time, too
+		c.setTimer(&c.ender, time.Now().Add(c.config.Linger))
+	}
 	for _, s := range []*side{&c.reader, &c.writer} {
 		c.interrupt(s)
 	}
@@ -91,20 +103,24 @@ func (c *Conn) Close() error {
 // flush waits until the peer has received what was written, for as long as Close lingers. An error means that it may
 // not have.
 func (c *Conn) flush() error {
-	if c.err != nil || c.peerClosed {
-		return nil // an earlier call has returned why, or the peer does not want it
+	if c.err != nil {
+		return nil // an earlier call has returned why
 	}
-	c.setTimer(&c.ender, time.Now().Add(c.config.Linger))
-	if !c.finished {
-		if err := c.finish(); err != nil {
-			return errNotReceived
-		}
+	c.pollAll()
+	var err error
+	if !c.finished && !c.peerClosed {
+		err = c.finish()
 	}
-	err := c.wait(&c.ender, needReceived, c.tail)
-	if !c.peerClosed && (err != nil || c.err != nil) {
-		return errNotReceived
+	if err == nil {
+		err = c.wait(&c.ender, needReceived, c.tail)
 	}
-	return nil
+	if err != nil {
+		c.pollAll()
+	}
+	if c.peerClosed || c.done >= c.dataTail {
+		return nil // or the peer does not want it
+	}
+	return errNotReceived
 }
 
 var errNotReceived = errors.New("the peer may not have received everything that was written")

@@ -175,9 +175,7 @@ func (c *Conn) WriteAt(b []byte, off int64) (n int, err error) {
 	defer c.writer.lock.Unlock()
 	c.mu.Lock()
 	defer c.unlock()
-	for c.leader == nil && c.poll() {
-		// the peer may have mapped memory just now
-	}
+	c.pollAll() // the peer may have mapped memory just now
 	for n < len(b) {
 		part := b[n:min(n+maxTransfer, len(b))]
 		if err := c.wait(&c.writer, needRoom, uint64(len(part))); err != nil {

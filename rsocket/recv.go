@@ -56,7 +56,7 @@ func (c *Conn) allocReceives(receives int) (err error) {
 	c.list = sge{addr: c.recvMR.Addr() + uint64(size), key: c.recvMR.RKey(), length: listEntries}
 	c.credits = receives - controlReceives
 	// The peer learns of the first half when it connects, and of the second at once.
-	c.granted, c.freed, c.nextHalf, c.nextEntry = size/2, size/2, 1, 1
+	c.granted, c.freed, c.nextHalf = size/2, size/2, 1
 	c.entry = 1
 	c.told = uint16(c.credits / 2)
 	return nil
@@ -105,7 +105,7 @@ func (c *Conn) receiveControl(data int) {
 		c.stopKeepAlive()
 	case controlShutdown:
 		c.peerEOF = true
-		c.peerClosed = c.peerClosed || c.writeClosed
+		c.finished = c.finished || c.shutDown // the peer, which does not write, has closed when it receives that
 	case controlKeepAlive:
 	default:
 		c.fail(errUnknown)

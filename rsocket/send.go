@@ -9,12 +9,13 @@ import (
 
 // sender is a connection's part for requests of this side.
 type sender struct {
-	sends   int    // requests that the queue has room for
-	tail    uint64 // number of the next request, its WRID
-	done    uint64 // requests before it have completed
-	posted  []post // by number, modulo the length
-	quiet   int    // requests since the last one that has a completion
-	quietly int    // bytes of the send buffer that they use
+	sends    int    // requests that the queue has room for
+	tail     uint64 // number of the next request, its WRID
+	done     uint64 // requests before it have completed with success
+	dataTail uint64 // number after that of the last request with data
+	posted   []post // by number, modulo the length
+	quiet    int    // requests since the last one that has a completion
+	quietly  int    // bytes of the send buffer that they use
 
 	controls int    // outstanding control messages
 	payloads int    // number of the next memory for the payload of one
@@ -96,6 +97,8 @@ func (c *Conn) number(bytes int, control, signal bool) (uint64, uverbs.SendFlags
 	c.quietly += bytes
 	if control {
 		c.controls++
+	} else {
+		c.dataTail = c.tail
 	}
 	if signal || control && c.controls > 1 || 8*c.quiet >= c.sends || 4*c.quietly >= len(c.sendBuffer) {
 		c.quiet, c.quietly = 0, 0

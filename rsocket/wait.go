@@ -114,7 +114,14 @@ func (s *side) rouse() {
 func (c *Conn) poll() bool {
 	n, err := c.cq.Poll(c.wcs[:])
 	c.handle(c.wcs[:n], err)
-	return n > 0 || err != nil
+	return n > 0
+}
+
+// pollAll handles what had arrived when it was called, unless there is a leader. The caller holds c.mu.
+func (c *Conn) pollAll() {
+	for left := c.credits + controlReceives + c.sends; left > 0 && c.leader == nil && c.poll(); {
+		left -= len(c.wcs)
+	}
 }
 
 // lead waits for completions and handles them.
@@ -127,8 +134,7 @@ func (c *Conn) lead(s *side) {
 	}
 	c.mu.Lock()
 	c.leader = nil
-	if c.interrupted {
-		c.interrupted = false
+	if c.interrupted.Swap(false) {
 		c.cq.EndWaits(c.cm.Err()) // which an interrupt has replaced
 	}
 	if err == errInterrupted {
@@ -144,7 +150,7 @@ func (c *Conn) spin() (int, error) {
 	}
 	for start := time.Now(); ; {
 		n, err := c.cq.Poll(c.wcs[:])
-		if n > 0 || err != nil || time.Since(start) >= c.config.Polling {
+		if n > 0 || err != nil || c.interrupted.Load() || time.Since(start) >= c.config.Polling {
 			return n, err
 		}
 	}
@@ -158,8 +164,7 @@ func (c *Conn) interrupt(s *side) {
 	switch {
 	case s.waiting:
 		s.rouse()
-	case c.leader == s && !c.interrupted:
-		c.interrupted = true
+	case c.leader == s && !c.interrupted.Swap(true):
 		c.cq.EndWaits(errInterrupted)
 	}
 }
@@ -175,8 +180,7 @@ func (c *Conn) handle(wcs []uverbs.WC, err error) {
 		case wc.WRID == receiveID:
 			arrived++
 			c.receive(wc)
-		}
-		if wc.WRID != receiveID {
+		default:
 			c.complete(wc.WRID)
 		}
 	}
