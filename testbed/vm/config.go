@@ -43,6 +43,10 @@ type Config struct {
 	// commands in it. /run, /tmp and /dev/shm are writable.
 	Root bool
 
+	// Preload mounts programs that use TCP, such as iperf3 and redis-server, read-only at /run/preload. The script
+	// /run/preload/run runs them, and rsrun runs them with librspreload: on RDMA. It needs Root.
+	Preload bool
+
 	// Share is a directory of the host that the guest has, writable, at /share.
 	Share string
 
@@ -87,6 +91,9 @@ func (c Config) Parts() ([]bed.Part, error) {
 	if c.Root {
 		parts = append(parts, bed.Root)
 	}
+	if c.Preload {
+		parts = append(parts, bed.Preload)
+	}
 	return parts, nil
 }
 
@@ -118,6 +125,8 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Root && c.Arch != "amd64":
 		return c, fmt.Errorf("vm: the Debian root is amd64 only: a guest of architecture %s runs only static programs",
 			c.Arch)
+	case c.Preload && !c.Root:
+		return c, fmt.Errorf("vm: Preload needs a shell: set Root")
 	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):
 		return c, fmt.Errorf("vm: Root, RXE and Share need the bed's own first process: they cannot be used with Init")
 	}

@@ -42,7 +42,7 @@ type entry struct {
 }
 
 func fillInitramfs(w *cpio.Writer, c Config, init []byte, modules []kmod.Module) error {
-	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Share: c.Share != "", RXE: c.RXE})
+	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Preload: c.Preload, Share: c.Share != "", RXE: c.RXE})
 	if err != nil {
 		return err
 	}

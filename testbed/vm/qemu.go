@@ -173,5 +173,12 @@ func (q *commandLine) agentPort(c Config, b *bed.Bed, files string) (*os.File, e
 		}
 		q.share(wire.RootTag, root, true)
 	}
+	if c.Preload {
+		tree, err := b.Tree(bed.Preload)
+		if err != nil {
+			return nil, err
+		}
+		q.share(wire.PreloadTag, tree, true)
+	}
 	return port, nil
 }

@@ -93,3 +93,23 @@ func compilePython(ctx context.Context, dir, tests string) error {
 	_, err = step{dir: dir, argv: append(append(argv, libs...), tests)}.run(ctx)
 	return err
 }
+
+// run is a script that runs a program of Preload, or another one, with the libraries of Preload. Under the name rsrun
+// it also loads librspreload, so that the program's TCP connections are rsockets.
+const run = `#!/bin/sh
+dir=${0%/*}
+lib=$dir/usr/lib/x86_64-linux-gnu
+program=$1
+shift
+if [ -e "$dir/usr/bin/$program" ]; then program=$dir/usr/bin/$program; fi
+case $0 in */rsrun) set -- --preload "$lib/rsocket/librspreload.so" "$program" "$@" ;; *) set -- "$program" "$@" ;; esac
+exec "$lib/ld-linux-x86-64.so.2" --library-path "$lib:$lib/libibverbs" "$@"
+`
+
+// fixPreload writes the script, and checks that the package has librspreload where the script expects it.
+func fixPreload(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, "usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"))
+	return errors.Join(err,
+		os.WriteFile(filepath.Join(dir, "run"), []byte(run), 0o755),
+		os.Link(filepath.Join(dir, "run"), filepath.Join(dir, "rsrun")))
+}

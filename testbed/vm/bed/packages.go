@@ -27,6 +27,7 @@ const (
 	QEMU            Part = "qemu"                  // QEMU for the host, with x86 and arm machines
 	Headers         Part = "headers"               // /usr/include of kernel 7.2, for ABI checks
 	SSH             Part = "ssh"                   // an ssh server for guests with Root, amd64
+	Preload         Part = "preload"               // programs on sockets, librspreload of rdma-core 65, amd64
 	layoutVersion        = 3                       // of the trees: increase it when unpacking or fix-ups change
 )
 
@@ -82,6 +83,19 @@ var rootPackages = []string{
 	"tcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev",
 }
 
+// preloadPackages are programs that use TCP, and the libraries with which they
+// use RDMA instead. epoll, with which Redis waits, is in librspreload since
+// rdma-core 65. The part has a C library and a dynamic linker, because the
+// programs need newer ones than those of Root.
+var preloadPackages = []string{
+	"librdmacm1t64", "ibverbs-providers", "rdmacm-utils", "iperf3", "netcat-openbsd", "redis-server", "redis-tools",
+}
+
+// preloadOnly matches these packages and the libraries that they are linked with.
+const preloadOnly = `^(librdmacm1t64|libibverbs1|ibverbs-providers|rdmacm-utils|libnl-3-200|libnl-route-3-200` +
+	`|iperf3|libiperf0|libsctp1|netcat-openbsd|libbsd0|libmd0|redis-server|redis-tools|libjemalloc2|liblzf1|libatomic1` +
+	`|libstdc\+\+6|libgcc-s1|libsystemd0|libssl3t64|libzstd1|zlib1g|libc6)$`
+
 // recipes returns the recipes of all parts.
 func recipes() map[Part]recipe {
 	kernel := func(version, suite, also, arch string) recipe {
@@ -118,12 +132,19 @@ func recipes() map[Part]recipe {
 			Suite: "trixie", Arch: "amd64", Install: []string{"dropbear-bin"},
 			Only: `^(dropbear-bin|libtomcrypt1|libtommath1|libgmp10|libcrypt1|zlib1g)$`, Drop: documentation,
 		},
+		Preload: {
+			Suite: "forky", Arch: "amd64", Install: preloadPackages, Only: preloadOnly,
+			Fix:  "preload",
+			Drop: append([]string{"usr/share/", "usr/lib/x86_64-linux-gnu/gconv/"}, documentation...),
+		},
 	}
 }
 
 // Parts returns all parts, in the order in which they are set up.
 func Parts() []Part {
-	return []Part{QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH}
+	return []Part{
+		QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH, Preload,
+	}
 }
 
 // dropModules returns the path prefixes of unused modules, in both directories

@@ -244,10 +244,14 @@ func (s *setup) unpackAll(ctx context.Context, p Part, r recipe, debs, work stri
 			return err
 		}
 	}
-	if r.Fix == "root" {
-		if err := fixRoot(ctx, dir); err != nil {
-			return err
-		}
+	switch r.Fix {
+	case "root":
+		err = fixRoot(ctx, dir)
+	case "preload":
+		err = fixPreload(dir)
+	}
+	if err != nil {
+		return err
 	}
 	return hashFiles(dir, filepath.Join(work, filesFile))
 }

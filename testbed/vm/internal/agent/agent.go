@@ -102,6 +102,11 @@ func setUp(c wire.GuestConfig) error {
 		}
 		shown = append(shown, wire.ShareDir)
 	}
+	if c.Preload { // before /run is bound
+		if err := guestinit.Mount9P(wire.PreloadTag, wire.PreloadDir, true, true); err != nil {
+			return err
+		}
+	}
 	if c.Root {
 		if err := guestinit.Mount9P(wire.RootTag, wire.RootDir, true, true); err != nil {
 			return err

@@ -166,8 +166,10 @@ const ConfigFile = "/goverbs.json"
 
 // Directories that the host shares with a guest: tag and mount point.
 const (
-	RootTag, RootDir     = "root", "/debian"               // the Debian root
-	FilesTag, FilesDir   = "files", "/goverbs"             // files of Install; read-only in the guest
+	RootTag, RootDir     = "root", "/debian"   // the Debian root
+	FilesTag, FilesDir   = "files", "/goverbs" // files of Install; read-only in the guest
+	PreloadTag           = "preload"           // the part of the bed with that name
+	PreloadDir           = "/run/preload"
 	ShareTag, ShareDir   = "share", "/share"               // a directory of the user's choice
 	DefaultRXE, DummyDev = "rxe0", "d0"                    // the soft-RoCE device and the network device under it
 	DummyAddr            = "10.9.0.1/24"                   // of the network device
@@ -176,7 +178,8 @@ const (
 
 // GuestConfig is the configuration for the agent.
 type GuestConfig struct {
-	Root  bool // mount the Debian root and run commands in it
-	Share bool // mount the shared directory
-	RXE   bool // create rxe0 on d0
+	Root    bool // mount the Debian root and run commands in it
+	Preload bool // mount the programs for librspreload
+	Share   bool // mount the shared directory
+	RXE     bool // create rxe0 on d0
 }
