@@ -42,6 +42,7 @@ func (p *PacketConn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) 
 
 // read returns the next datagram. The caller holds p.reader.lock.
 func (p *PacketConn) read(b []byte) (int, netip.AddrPort, error) {
+	var start time.Time // of polling without a result
 	for {
 		p.mu.Lock()
 		if err := p.check(&p.reader); err != nil {
@@ -58,45 +59,35 @@ func (p *PacketConn) read(b []byte) (int, netip.AddrPort, error) {
 		qps := p.qps
 		p.mu.Unlock()
 		n, from, err := p.receive(b, qps)
+		switch {
+		case err != nil:
+		case from.IsValid():
+			return n, from, nil
+		case p.config.Polling == 0 || len(qps) == 0:
+			err = p.sleepReader(qps)
+		case start.IsZero():
+			start = time.Now()
+		case time.Since(start) >= p.config.Polling:
+			err = p.sleepReader(qps)
+		}
 		if err != nil {
 			p.mu.Lock()
-			p.fail(err)
-			p.mu.Unlock()
-			continue // for the reason, which may be Close
-		}
-		if from.IsValid() {
-			return n, from, nil
-		}
-		if err := p.sleepReader(qps); err != nil {
-			p.mu.Lock()
-			p.fail(err)
+			p.fail(err) // unless there is another reason, such as Close
 			p.mu.Unlock()
 		}
 	}
 }
 
-// receive returns a datagram that one of the QPs has received, or an invalid address if there is none after a moment of
-// polling.
+// receive returns a datagram that one of the QPs has received, or an invalid address if there is none.
 func (p *PacketConn) receive(b []byte, qps []*packetQP) (int, netip.AddrPort, error) {
-	var start time.Time
 	for {
 		for p.inbox.next < p.inbox.count {
 			if n, from, err := p.take(b); err != nil || from.IsValid() {
 				return n, from, err
 			}
 		}
-		found, err := p.poll(qps)
-		switch {
-		case err != nil:
+		if found, err := p.poll(qps); err != nil || !found {
 			return 0, netip.AddrPort{}, err
-		case found:
-			continue
-		case p.config.Polling == 0 || len(qps) == 0:
-			return 0, netip.AddrPort{}, nil
-		case start.IsZero():
-			start = time.Now()
-		case time.Since(start) >= p.config.Polling:
-			return 0, netip.AddrPort{}, nil
 		}
 	}
 }
