@@ -100,3 +100,8 @@ func (p *PacketConn) PostTo(to netip.AddrPort, b []byte) error {
 	w.qp.routes[slot] = w.route
 	return w.qp.post(slot, len(b), w.route)
 }
+
+// ParseDatagram parses a datagram.
+func ParseDatagram(b []byte, is4 bool) (from netip.AddrPort, payload []byte, ok bool) {
+	return parseDatagram(b, is4)
+}

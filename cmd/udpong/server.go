@@ -11,11 +11,16 @@ import (
 )
 
 // serve counts and echoes datagrams until ctx ends.
-func serve(ctx context.Context, opt *options, out io.Writer) (err error) {
+func serve(ctx context.Context, opt *options, out io.Writer) error {
 	c, err := opt.listen(ctx)
 	if err != nil {
 		return err
 	}
+	return serveOn(ctx, c, out)
+}
+
+// serveOn serves at a socket, and closes it.
+func serveOn(ctx context.Context, c packetConn, out io.Writer) (err error) {
 	defer closeWith(c, &err)
 	defer endWith(ctx, c)()
 	s := &server{conn: c.(serverConn), out: out}
