@@ -80,6 +80,7 @@ func TestConnectX(t *testing.T) {
 					h.testCMCases(t, []cmCase{rpingCases[0], rpingCases[1], ucmatoseCases[1], udaddyCases[1], rdmaServerCases[0]})
 				})
 				t.Run("xrc", h.testXRC)
+				t.Run("udpong", h.testUdpong)
 			} else {
 				t.Run("gid", h.testGIDs)
 			}

@@ -35,6 +35,7 @@ var ours = map[string]string{
 	"rping":        "cmd/rping",
 	"ucmatose":     "cmd/ucmatose",
 	"udaddy":       "cmd/udaddy",
+	udpong:         "cmd/udpong",
 }
 
 func TestInterop(t *testing.T) {
@@ -61,6 +62,7 @@ func TestInterop(t *testing.T) {
 			t.Run("pingpong", h.testPingpong)
 			t.Run("cm", h.testCM)
 			t.Run("mckey", h.testMckey)
+			t.Run("udpong", h.testUdpong)
 			h.leavesNothing(t, before)
 		})
 	}
