@@ -80,7 +80,8 @@ func TestOptions(t *testing.T) {
 func TestStandardTests(t *testing.T) {
 	tests := defaults().tests()
 	if len(tests) != 18 || tests[0] != (test{"64_lat", 64, 10000, true}) ||
-		tests[8] != (test{"1.5k_lat", 1536, 1000, true}) || tests[9] != (test{"64_bw", 64, 100000, false}) || tests[17] != (test{"1.5k_bw", 1536, 10000, false}) {
+		tests[8] != (test{"1.5k_lat", 1536, 1000, true}) || tests[9] != (test{"64_bw", 64, 100000, false}) ||
+		tests[17] != (test{"1.5k_bw", 1536, 10000, false}) {
 		t.Errorf("%v", tests)
 	}
 	for n, want := range map[int]string{0: "0", 64: "64", 1023: "1023", 1024: "1k", 1536: "1.5k", 10 << 10: "10k",
