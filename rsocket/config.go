@@ -42,8 +42,9 @@ type Config struct {
 	// sent: 15 seconds by default, as in package net, negative for never. The device replies without the
 	// peer's program. If it has not replied four times, the connection ends.
 	KeepAlive time.Duration
-	// Linger is how long Close waits until the peer has received what was written: 5 seconds by default,
-	// negative for not at all.
+	// Linger is how long Close waits until the peer has received what was written, before it returns an error.
+	// If it is 0, Close waits for at most 100 milliseconds, returns nil, and goes on in the background for at
+	// most 5 seconds. Programs that end after Close set it. If it is negative, Close does not wait at all.
 	Linger time.Duration
 	// TOS is the type of service of the packets: see [cm.Options].
 	TOS uint8
@@ -62,7 +63,8 @@ const (
 	maxMappings = 0x7f << 8
 
 	defaultKeepAlive = 15 * time.Second
-	defaultLinger    = 5 * time.Second
+	closeTime        = 100 * time.Millisecond
+	lingerTime       = 5 * time.Second
 )
 
 // complete returns a copy of c with the defaults filled in.
@@ -76,7 +78,6 @@ func (c *Config) complete() (*Config, error) {
 	full.Mappings = orDefault(full.Mappings, d.Mappings)
 	full.Polling = max(orDefault(full.Polling, d.Polling), 0)
 	full.KeepAlive = orDefault(full.KeepAlive, defaultKeepAlive)
-	full.Linger = max(orDefault(full.Linger, defaultLinger), 0)
 	for _, f := range []struct {
 		name          string
 		value, lo, hi int

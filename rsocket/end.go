@@ -69,14 +69,19 @@ func (c *Conn) tell(what int) error {
 }
 
 // Close ends the connection and releases its memory. Before, it waits until the device of the peer has received what
-// was written, for up to Config.Linger. Other calls return an error that matches [net.ErrClosed] at once. Close is
-// idempotent.
+// was written, for up to Config.Linger. By default it waits for a moment only, and goes on in the background, as Close
+// of a TCP connection does: without a reply of the peer, its caller is not delayed. Other calls return an error that
+// matches [net.ErrClosed] at once. Close is idempotent.
 func (c *Conn) Close() error {
+	wait, background := max(c.config.Linger, 0), time.Duration(0)
+	if c.config.Linger == 0 {
+		wait, background = closeTime, lingerTime
+	}
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
 	if first { // a call of CloseWrite that waits ends in time, too
-		c.setTimer(&c.ender, time.Now().Add(c.config.Linger))
+		c.setTimer(&c.ender, time.Now().Add(wait))
 	}
 	for _, s := range []*side{&c.reader, &c.writer} {
 		c.interrupt(s)
@@ -90,17 +95,37 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.stopKeepAlive()
 	lost := c.flush()
+	lingers := lost != nil && c.err == nil && background > 0
+	c.unlock()
+	if lingers {
+		go c.linger(background)
+		return nil
+	}
+	return c.opError("close", errors.Join(lost, c.release()))
+}
+
+// linger is the rest of Close when the peer has not received everything. No other call uses the ender any more.
+func (c *Conn) linger(d time.Duration) {
+	c.mu.Lock()
+	c.setTimer(&c.ender, time.Now().Add(d))
+	_ = c.flush()
+	c.unlock()
+	_ = c.release() // a program that needs the errors has set Config.Linger
+}
+
+// release releases everything.
+func (c *Conn) release() error {
+	c.mu.Lock()
 	for _, s := range c.sides() {
 		c.setTimer(s, time.Time{})
 	}
-	c.closed = true
 	c.unlock()
 	// The peer learns of it at once. An error means that the connection has ended already.
 	_ = c.cm.ID().ID.Disconnect()
-	return c.opError("close", errors.Join(lost, c.cm.Close()))
+	return c.cm.Close()
 }
 
-// flush waits until the peer has received what was written, for as long as Close lingers. An error means that it may
+// flush waits until the peer has received what was written, until the deadline of the ender. An error means that it may
 // not have.
 func (c *Conn) flush() error {
 	if c.err != nil {

@@ -1,0 +1,44 @@
+package rsocket_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// TestCloseLingers closes a connection while the network is interrupted. By default, Close returns nil, and what was
+// written arrives later.
+func TestCloseLingers(t *testing.T) {
+	p := interrupted(t, rsocket.Config{})
+	heal := p.net.Partition(p.here, p.there)
+	written := data(5000)
+	_, err := p.client.Write(written)
+	check(t, err)
+	check(t, p.client.Close())
+	heal()
+	b, err := io.ReadAll(p.server)
+	check(t, same(b, written, err))
+}
+
+// TestCloseReports is TestCloseLingers with Config.Linger: Close reports that data may be lost.
+func TestCloseReports(t *testing.T) {
+	p := interrupted(t, rsocket.Config{Linger: time.Millisecond})
+	p.net.Partition(p.here, p.there)
+	_, err := p.client.Write(data(5000))
+	check(t, err)
+	if err := p.client.Close(); err == nil || !strings.Contains(err.Error(), "may not have received") {
+		t.Errorf("Close returns %v", err)
+	}
+}
+
+// interrupted returns a connection that survives two seconds without a network.
+func interrupted(t *testing.T, client rsocket.Config) *pair {
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 16})
+	p.dial(t, client, rsocket.Config{Linger: -1})
+	return p
+}
