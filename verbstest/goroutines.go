@@ -52,6 +52,23 @@ func (n *Network) checkGoroutines() {
 	}
 }
 
+// lingering is the function of goroutines in which Close of an rsocket goes on after it has returned, for at most
+// five seconds.
+const lingering = "rsocket.(*Conn).linger"
+
+// awaitLingering waits until no connection lingers. The goroutines have any labels: those of the callers of Close.
+func awaitLingering() {
+	var b bytes.Buffer
+	end, pause := time.Now().Add(3*goroutineTime), time.Millisecond
+	for ; time.Now().Before(end); pause = min(2*pause, goroutineTime/20) {
+		b.Reset()
+		if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil || !bytes.Contains(b.Bytes(), []byte(lingering)) {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
 // A goroutine is one that has not ended.
 type goroutine struct {
 	function string // that it was started with

@@ -95,6 +95,7 @@ func (n *Network) Machine() *Machine {
 	n.attach(m)
 	addMachine(m)
 	n.t.Cleanup(func() {
+		awaitLingering()
 		removeMachine(m)
 		m.check()
 	})

@@ -135,7 +135,7 @@ func ofLibrary(function, file string) bool {
 	if !ours || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(name, "internal/providertest") {
 		return false
 	}
-	for _, pkg := range []string{"rdma.", "uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {
+	for _, pkg := range []string{"rdma.", "rsocket.", "uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {
 		if strings.HasPrefix(name, pkg) {
 			return true
 		}
