@@ -4,18 +4,25 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// data returns n bytes, which depend on n only.
+var dataOf sync.Map // of type []byte, by length
+
+// data returns n bytes, which depend on n only. They must not be changed.
 func data(n int) []byte {
+	if b, ok := dataOf.Load(n); ok {
+		return b.([]byte)
+	}
 	b := make([]byte, n)
 	r := rand.New(rand.NewPCG(uint64(n), 1))
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
+	dataOf.Store(n, b)
 	return b
 }
 
