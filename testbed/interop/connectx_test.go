@@ -46,7 +46,7 @@ func TestConnectX(t *testing.T) {
 				vm.SkipRepeat(t, "6.12/"+p.link)
 			}
 			w := world.StartTest(t, world.Config{LinkLayer: p.layer, Devices: 1})
-			h := newHost(t, vm.Config{Kernel: p.kernel, Root: true, VFIOUser: w.Sockets(),
+			h := newHost(t, vm.Config{Kernel: p.kernel, Root: true, Preload: true, VFIOUser: w.Sockets(),
 				Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}}, files)
 			h.device, h.driver, h.gid, h.brief = "mlx5_0", "mlx5", -1, brief
 			h.output(t, "ip", "link", "set", "lo", "up")
@@ -80,6 +80,7 @@ func TestConnectX(t *testing.T) {
 					h.testCMCases(t, []cmCase{rpingCases[0], rpingCases[1], ucmatoseCases[1], udaddyCases[1], rdmaServerCases[0]})
 				})
 				t.Run("xrc", h.testXRC)
+				t.Run("rsocket", func(t *testing.T) { h.testStreams(t, briefStreams) })
 				t.Run("udpong", h.testUdpong)
 			} else {
 				t.Run("gid", h.testGIDs)

@@ -33,6 +33,7 @@ var ours = map[string]string{
 	"rdma_xclient": "cmd/rdma_xclient",
 	"rdma_xserver": "cmd/rdma_xserver",
 	"rping":        "cmd/rping",
+	"rstream":      "cmd/rstream",
 	"ucmatose":     "cmd/ucmatose",
 	"udaddy":       "cmd/udaddy",
 	udpong:         "cmd/udpong",
@@ -49,7 +50,7 @@ func TestInterop(t *testing.T) {
 			if brief {
 				vm.SkipRepeat(t, "6.12")
 			}
-			h := newHost(t, vm.Config{Kernel: kernel, Root: true, RXE: true}, files)
+			h := newHost(t, vm.Config{Kernel: kernel, Root: true, Preload: true, RXE: true}, files)
 			h.brief = brief
 			h.addresses(t)
 			before := h.resources(t)
@@ -63,6 +64,7 @@ func TestInterop(t *testing.T) {
 			t.Run("cm", h.testCM)
 			t.Run("mckey", h.testMckey)
 			t.Run("udpong", h.testUdpong)
+			t.Run("rsocket", h.testRsocket)
 			h.leavesNothing(t, before)
 		})
 	}

@@ -1,0 +1,134 @@
+//go:build vm
+
+package interop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// A streamCase is a run of rstream or riostream, with the same options at both ends.
+type streamCase struct {
+	program string
+	options string
+	newer   bool // the C program is that of rdma-core 65
+}
+
+func (c streamCase) String() string { return c.program + " " + c.options }
+
+// streamCases are the modes of the programs: polling without pause is the default, b means calls that block, and a
+// calls of rpoll. With v, each end checks what it receives.
+var streamCases = []streamCase{
+	{"rstream", "-S 64 -C 1 -I 50 -T v", false},
+	{"rstream", "-S 1000 -C 100 -I 3 -T n -T v", false},
+	{"rstream", "-S 64 -C 1 -I 50 -T b -T v", true},
+	{"rstream", "-S 65536 -C 20 -I 3 -T b -T v -T r", false},
+	{"rstream", "-S 4096 -C 100 -I 2 -T a -T v", false},
+	{"rstream", "-S 65536 -C 20 -I 2 -T a -T b -T v", true},
+	{"rstream", "-S 20000 -C 10 -I 2 -T b -T v -B 4096 -i 16 -k 3", false}, // buffers are shorter than a transfer
+}
+
+// briefStreams are run where others repeat those of another kernel or device.
+var briefStreams = []streamCase{streamCases[0], streamCases[3], streamCases[5]}
+
+// streamSizes are sizes of transfers: within and above the inline limit, a packet and a half of the ring.
+var streamSizes = []int{1, 65, 1500, 4097, 131073, 6 << 20}
+
+func (h *host) testStreams(t *testing.T, cases []streamCase) {
+	for _, c := range cases {
+		for _, p := range pairs {
+			for _, f := range families {
+				if f.addr != address && (c != cases[0] || p == pair{cSide, cSide}) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%v/%v/%s", c, p, f.name), func(t *testing.T) { h.stream(t, c, p, f.addr) })
+			}
+		}
+	}
+}
+
+func (h *host) testStreamSizes(t *testing.T, sizes []int) {
+	for _, size := range sizes {
+		for _, p := range goPairs[:2] {
+			t.Run(fmt.Sprintf("%d/%v", size, p), func(t *testing.T) {
+				h.stream(t, streamCase{"rstream", fmt.Sprintf("-S %d -C 3 -I 2 -T b -T v", size), false}, p, address)
+			})
+		}
+	}
+}
+
+// stream runs a case with a pair of programs, and compares their outputs.
+func (h *host) stream(t *testing.T, c streamCase, p pair, addr string) {
+	port := h.port()
+	s, cl := h.begin(t, h.streamEnd(c, p.server, "-b "+addr, port),
+		func(s *program.Process) bool { return h.awaitListener(t, s, "TCP", port) },
+		h.streamEnd(c, p.client, "-s "+addr, port))
+	serverErr, clientErr := program.Finish(s, cl)
+	want, got := streamColumns(t, s), streamColumns(t, cl)
+	if p.client == cSide && strings.Contains(c.options, "-T a") && cl.Status() == pollHUP {
+		// The server has ended before the client has read everything.
+		clientErr, got = nil, want
+	}
+	if serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, cl)
+	}
+	if want != got || !strings.Contains(want, "custom") {
+		t.Errorf("the outputs differ:\nserver\n%v\nclient\n%v", s, cl)
+	}
+	t.Log(lastLine(cl.Stdout.String()))
+}
+
+// pollHUP is the exit status of C's rstream if rpoll reports it, even if it reports data as well. A client with -T a
+// may end with it, because the server sends last, and then disconnects.
+const pollHUP = 0x10
+
+func (h *host) streamEnd(c streamCase, s side, role, port string) end {
+	e := end{path: h.path(s, c.program), args: strings.Fields(role + " -p " + port + " " + c.options)}
+	if s == cSide && c.newer {
+		e.path, e.args = preloadRun, append([]string{c.program}, e.args...)
+	}
+	return e
+}
+
+// streamHeader is the first line of the programs' output.
+const streamHeader = "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n"
+
+// streamColumns returns the output without the columns of measured times.
+func streamColumns(t *testing.T, p *program.Process) string {
+	t.Helper()
+	rows, ok := strings.CutPrefix(p.Stdout.String(), streamHeader)
+	if !ok || p.Stderr.String() != "" {
+		t.Errorf("that is not what rstream prints:\n%v", p)
+	}
+	var b strings.Builder
+	for row := range strings.Lines(rows) {
+		if strings.HasPrefix(row, "Keepalive: ON") || strings.HasPrefix(row, "  time: ") {
+			continue // of the C program with -k
+		}
+		if f := strings.Fields(row); len(f) != 8 {
+			t.Errorf("%d columns:\n%v", len(f), p)
+		} else {
+			fmt.Fprintln(&b, f[:5])
+		}
+	}
+	return b.String()
+}
+
+// preloadRun runs a program with the libraries of rdma-core 65, and preloadRDMA with librspreload, too.
+const (
+	preloadRun  = "/run/preload/run"
+	preloadRDMA = "/run/preload/rsrun"
+)
+
+// testRsocket runs the programs on rsockets.
+func (h *host) testRsocket(t *testing.T) {
+	cases, sizes := streamCases, streamSizes
+	if h.brief {
+		cases, sizes = briefStreams, sizes[:1]
+	}
+	t.Run("modes", func(t *testing.T) { h.testStreams(t, cases) })
+	t.Run("sizes", func(t *testing.T) { h.testStreamSizes(t, sizes) })
+}
