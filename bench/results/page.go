@@ -132,6 +132,7 @@ func (p *page) place(place Place) {
 	p.steps(place.Name, "objects", "Creating and destroying objects, each", "number")
 	p.steps(place.Name, "cmtime", "Connecting, each", "connections")
 	p.memory(place.Name)
+	p.rstream(place.Name)
 }
 
 // ratio formats the ratio of Go to C with its spread.
@@ -300,6 +301,24 @@ func (p *page) memory(place string) {
 	if len(rows) > 0 {
 		p.printf("#### Memory of the process for each object, bytes\n\n")
 		p.rows([]string{"", "number", Go, C, "ratio"}, rows)
+	}
+}
+
+// rstream prints the times of transfers over rsockets, and over TCP.
+func (p *page) rstream(place string) {
+	var rows [][]string
+	for _, s := range p.run.Of(place, RsocketTest, "") {
+		tcp := ""
+		if r, err := s.Ratio(Go, TCP); err == nil {
+			tcp = fmt.Sprintf("%.2f", r.Median)
+		}
+		rows = append(rows, []string{s.Figure, fmt.Sprint(s.At), number(s, Go), number(s, C), s.ratio(), number(s, TCP), tcp})
+	}
+	if len(rows) > 0 {
+		p.printf("#### A transfer between two programs, %s\n\n", unit(place, "us"))
+		p.printf("Both sides send in turn: one transfer, or many in a row. Calls sleep until there is data (`-T b`), or poll without\n")
+		p.printf("pause. TCP is the C program with `-T s`.\n\n")
+		p.rows([]string{"transfers", "bytes", Go, C, "ratio", TCP, "Go to TCP"}, rows)
 	}
 }
 

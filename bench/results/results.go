@@ -18,6 +18,7 @@ const (
 	Go  = "Go"
 	C   = "C"
 	Cgo = "cgo"
+	TCP = "TCP" // the C program on sockets
 )
 
 // A Run holds all figures, of one run of the programs or of several.
@@ -42,6 +43,13 @@ type Place struct {
 
 // Native is the place of Go's own benchmarks.
 const Native = "native"
+
+// The places of rsockets, by time and by instructions, and their test.
+const (
+	Rsocket             = "rsocket"
+	RsocketInstructions = "instructions-rsocket"
+	RsocketTest         = "rstream"
+)
 
 // A Failure is a measurement that failed, and the reason.
 type Failure struct{ Part, What, Why string }

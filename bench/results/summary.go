@@ -28,6 +28,7 @@ var kinds = []kind{
 	{"requests", func(s Series) bool { return s.Test == "requests" && s.At == 1 }},
 	{"memory", func(s Series) bool { return s.Test == Memory }},
 	{"objects", func(s Series) bool { return s.Test == "objects" }},
+	{"rstream", func(s Series) bool { return s.Test == RsocketTest }},
 	{"connecting", func(s Series) bool { return s.Test == "cmtime" }},
 }
 

@@ -100,6 +100,7 @@ func (b *bench) parts() ([]part, error) {
 		{"rxe", "rxe", b.onRXE, rxeGames(n)},
 		{"mlx5", "mlx5", b.onConnectX, connectXGames(n)},
 		{"cost", "instructions", b.cost, costGames(n)},
+		{"rsocket", results.Rsocket, b.onRsocket, nil},
 		{results.Native, results.Native, b.native, nil},
 	}
 	if b.options.server != "" {

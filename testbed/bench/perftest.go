@@ -203,6 +203,10 @@ func (b *bench) round(ctx context.Context, m *machine, place string, ours [2]str
 	return nil
 }
 
+// tcpListening waits until TCP listens on a port.
+const tcpListening = "until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |" +
+	" grep -qi '^ *[0-9]*: [0-9A-F]*:%04x .* 0A '; do sleep 0.02; done"
+
 // perftest runs a game with one of the programs.
 func (m *machine) perftest(ctx context.Context, who string, ours [2]string, g game) (string, error) {
 	test, _, _ := strings.Cut(g.test, " ")
@@ -214,8 +218,7 @@ func (m *machine) perftest(ctx context.Context, who string, ours [2]string, g ga
 		}
 		return append(append(c, strings.Fields(args+" "+g.args)...), "-F", "-d", device, "-p", strconv.Itoa(port))
 	}
-	listening := fmt.Sprintf("until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |"+
-		" grep -qi '^ *[0-9]*: [0-9A-F]*:%04x .* 0A '; do sleep 0.02; done", port)
+	listening := fmt.Sprintf(tcpListening, port)
 	return m.pair(ctx, command(0, cmp.Or(m.serverDevice, m.device), cmp.Or(m.serverArgs, m.args)),
 		[]string{"sh", "-c", listening}, append(command(1, m.device, m.args), m.address))
 }

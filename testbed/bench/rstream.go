@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/bench/results"
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+// A stream is a test of rstream: how many transfers of each side take turns, and whether calls sleep.
+type stream struct {
+	name            string
+	at, transfers   int
+	iterations      int
+	sleeps          bool
+	onlySeveralCPUs bool // two programs that poll would wait for each other's time slices on one
+}
+
+func streams(messages int) (all []stream) {
+	for _, size := range []int{64, 4096, 65536} {
+		n := messages
+		if size > 4096 {
+			n = max(messages/4, 1)
+		}
+		for _, sleeps := range []bool{true, false} {
+			name := ", polling"
+			if sleeps {
+				name = ", sleeping"
+			}
+			all = append(all, stream{"one at a time" + name, size, 1, n, sleeps, !sleeps},
+				stream{"many at a time" + name, size, n, 3, sleeps, !sleeps})
+		}
+	}
+	return all
+}
+
+// onRsocket compares rstream in Go with that in C, and with C's over TCP: on rxe, by time, and by instructions in a
+// guest whose clock counts them.
+func (b *bench) onRsocket(ctx context.Context) error {
+	err := b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048}, func(m *machine) error {
+		b.place(results.Rsocket, m, "rstream on soft-RoCE, both ends in one guest of 2 CPUs; TCP over the loopback device")
+		return b.rstreams(ctx, m, results.Rsocket, false)
+	})
+	return errors.Join(err, b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048, ICount: true}, func(m *machine) error {
+		b.place(results.RsocketInstructions, m, "the same in a guest of one CPU whose clock counts instructions")
+		return b.rstreams(ctx, m, results.RsocketInstructions, true)
+	}))
+}
+
+func (b *bench) rstreams(ctx context.Context, m *machine, place string, oneCPU bool) error {
+	m.address = "10.9.0.1"
+	ours, err := m.program(ctx, "cmd/rstream")
+	if err != nil {
+		return err
+	}
+	for _, s := range streams(b.messages) {
+		if oneCPU && s.onlySeveralCPUs {
+			continue
+		}
+		err := b.inTurn(place, results.RsocketTest, func(who string) ([]value, error) {
+			v, err := m.rstream(ctx, who, ours, s)
+			if err != nil || who != results.C {
+				return v, err
+			}
+			tcp, err := m.rstream(ctx, results.TCP, ours, s) // in the same round
+			if err == nil {
+				b.run.Add(results.Series{Place: place, Test: results.RsocketTest, Figure: s.name, At: s.at, Unit: "us"},
+					results.TCP, tcp[0].v)
+			}
+			return v, err
+		})
+		b.fail(place, fmt.Sprintf("%s, %d", s.name, s.at), err)
+	}
+	return nil
+}
+
+// rstream runs a server and a client, and returns the time of a transfer.
+func (m *machine) rstream(ctx context.Context, who string, ours [2]string, s stream) ([]value, error) {
+	server, client := "rstream", "rstream"
+	port := m.next()
+	args := fmt.Sprintf(" -p %d -S %d -C %d -I %d", port, s.at, s.transfers, s.iterations)
+	if s.sleeps {
+		args += " -T b"
+	}
+	listening := fmt.Sprintf(cmListening, port)
+	switch who {
+	case results.Go:
+		server, client = ours[0], ours[1]
+	case results.TCP:
+		args += " -T s"
+		listening = fmt.Sprintf(tcpListening, port)
+	}
+	out, err := m.pair(ctx, []string{"sh", "-c", "timeout 60 " + server + " -b " + m.address + args},
+		[]string{"timeout", "30", "sh", "-c", listening},
+		[]string{"sh", "-c", "timeout 60 " + client + " -s " + m.address + args})
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(out)
+	if len(fields) == 0 {
+		return nil, errors.New("rstream printed nothing")
+	}
+	us, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+	if err != nil {
+		return nil, fmt.Errorf("rstream printed %q: %w", out, err)
+	}
+	return []value{{s.name, s.at, us}}, nil
+}
