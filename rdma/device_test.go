@@ -14,7 +14,7 @@ func TestDevice(t *testing.T) {
 		"Rights": TestRights, "Buffers": TestBuffers, "TooLong": TestTooLong, "Group": TestGroup, "Stress": TestStress,
 		"MutualCalls": TestMutualCalls, "LongReplyBesideMessages": TestLongReplyBesideMessages,
 		"GroupMembers": TestGroupMembers, "GroupLengths": TestGroupLengths, "GroupErrors": TestGroupErrors,
-		"GroupBesideClose": TestGroupBesideClose, "HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
+		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
 	} {
 		t.Run(name, f)
 	}
