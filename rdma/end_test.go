@@ -1,6 +1,7 @@
 package rdma_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -47,6 +48,21 @@ func TestCloseDelivers(t *testing.T) {
 	}
 	isError(t, p.client.Err(), net.ErrClosed)
 	check(t, p.client.Close())
+}
+
+// TestCloseWithLongMessage checks that Close does not wait for its time to pass, although the program has not released a
+// long message.
+func TestCloseWithLongMessage(t *testing.T) {
+	o := &rdma.Options{Linger: time.Minute}
+	p := connect(t, o, o)
+	ctx := limit(t)
+	check(t, p.server.Send(ctx, pattern(100000, 1)))
+	m := must(p.client.Recv(ctx))(t)
+	check(t, within(t, background(p.client.Close), "Close"))
+	if !bytes.Equal(m.Bytes(), pattern(100000, 1)) {
+		t.Error("another message")
+	}
+	m.Release()
 }
 
 // TestCloseEndsCalls checks that Close ends the calls of this side, and those of the peer.

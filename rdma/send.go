@@ -233,9 +233,9 @@ func (c *Conn) sentTaken(number int) {
 }
 
 // next returns the number of the next request, and its flags. Of the requests that nothing waits for, only
-// some have completions.
+// some have completions. Close waits for all.
 func (c *Conn) next(signal bool) (seq uint64, flags uverbs.SendFlags) {
-	if signal || c.tail-c.signaled >= c.signalEach {
+	if signal || c.closing || c.tail-c.signaled >= c.signalEach {
 		flags = uverbs.Signaled
 	}
 	return c.tail, flags
