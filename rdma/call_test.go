@@ -13,6 +13,7 @@ import (
 
 // TestReplyThenClose checks that a call gets the reply that the peer has sent before it closed the connection.
 func TestReplyThenClose(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 128, 3000, 100000, 2 << 20} {
 		p := connect(t, nil, nil)
 		ctx := limit(t)
@@ -104,6 +105,7 @@ func echo(ctx context.Context, t *testing.T, c *rdma.Conn) {
 // TestAbandonedCalls checks that calls whose contexts have ended keep their numbers until the peer replies, so that no
 // call gets the reply to another, and that their replies make the numbers available, of any length.
 func TestAbandonedCalls(t *testing.T) {
+	t.Parallel()
 	const most = 1024
 	p := connect(t, nil, &rdma.Options{Depth: most + 8})
 	ctx := limit(t)

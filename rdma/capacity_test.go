@@ -9,6 +9,7 @@ import (
 
 // TestFullQueues fills the send queue. Package verbstest reports if the completion queue has too few entries.
 func TestFullQueues(t *testing.T) {
+	t.Parallel()
 	for _, depth := range []int{1, 2, 13, 32, 100, 219, 500} {
 		p := machines(t)
 		p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})

@@ -30,6 +30,7 @@ func TestEndBesideEverything(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for i := range 5 {
 				endBesideEverything(t, end, uint64(i*40))
 			}

@@ -11,6 +11,7 @@ import (
 // TestClientEOF has a server that closes connections before it has sent the token, as one that is being stopped does,
 // and before it has sent a message. The client connects again.
 func TestClientEOF(t *testing.T) {
+	t.Parallel()
 	p := machines(t)
 	ctx, stop := context.WithCancel(limit(t))
 	defer stop()

@@ -89,6 +89,7 @@ func TestAfterClose(t *testing.T) {
 
 // TestCloseRaces closes a connection while goroutines use all methods. What is left is reported by package verbstest.
 func TestCloseRaces(t *testing.T) {
+	t.Parallel()
 	for i := range 20 {
 		p := connect(t, &rdma.Options{Linger: -1}, &rdma.Options{Linger: 100 * time.Millisecond})
 		p.allow(verbstest.RemoteAccess) // the last requests of the other side
@@ -252,6 +253,7 @@ func TestShutdownOfMany(t *testing.T) {
 
 // TestShutdownLost checks that Shutdown says if the connection has ended before the peer had everything.
 func TestShutdownLost(t *testing.T) {
+	t.Parallel()
 	p := machines(t)
 	p.net.SetTimeouts(verbstest.Timeouts{Ack: 12})
 	p.dial(t, nil, &rdma.Options{Linger: -1})

@@ -11,7 +11,7 @@ func TestDevice(t *testing.T) {
 		"ContextsOfReceives": TestContextsOfReceives, "Calls": TestCalls, "LateReplies": TestLateReplies,
 		"CloseDelivers": TestCloseDelivers, "CloseEndsCalls": TestCloseEndsCalls, "CloseBoth": TestCloseBoth,
 		"Shutdown": TestShutdown, "OneSided": TestOneSided, "WriteImm": TestWriteImm, "Batch": TestBatch,
-		"Rights": TestRights, "Buffers": TestBuffers, "TooLong": TestTooLong, "Group": TestGroup, "Stress": TestStress,
+		"Rights": TestRights, "Buffers": TestBuffers, "TooLong": TestTooLong, "Group": TestGroup, "Stress": stress,
 		"MutualCalls": TestMutualCalls, "LongReplyBesideMessages": TestLongReplyBesideMessages,
 		"GroupMembers": TestGroupMembers, "GroupLengths": TestGroupLengths, "GroupErrors": TestGroupErrors,
 		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
@@ -30,5 +30,5 @@ func TestDeviceTokens(t *testing.T) {
 func TestDeviceScale(t *testing.T) {
 	t.Setenv("GOVERBS_RDMA_CONNS", "100")
 	t.Setenv("GOVERBS_RDMA_STRESS", "20s")
-	TestStress(t)
+	stress(t)
 }

@@ -119,7 +119,9 @@ func TestShutdown(t *testing.T) {
 // TestLostPeer checks that a waiting receiver notices that its peer has lost power.
 func TestLostPeer(t *testing.T) {
 	t.Parallel()
-	p := connect(t, &rdma.Options{KeepAlive: 10 * time.Millisecond}, &rdma.Options{Linger: -1})
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})
+	p.dial(t, &rdma.Options{KeepAlive: 10 * time.Millisecond}, &rdma.Options{Linger: -1})
 	p.allow(verbstest.Destination)
 	ctx := limit(t)
 	received := make(chan error, 1)
@@ -151,7 +153,9 @@ func TestRemovedDevice(t *testing.T) {
 // TestPacketLoss checks that nothing is lost or mixed up if packets are.
 func TestPacketLoss(t *testing.T) {
 	t.Parallel()
-	p := connect(t, nil, nil)
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})
+	p.dial(t, nil, nil)
 	p.net.AddFault(verbstest.PacketFault{Action: verbstest.Drop, Probability: 0.01})
 	ctx := limit(t)
 	const messages = 30

@@ -99,6 +99,7 @@ func exchangeClient(ctx context.Context, addr string) (err error) {
 // TestEachCommandFails makes each command of the kernel fail in turn, on either side. Each time the caller gets an
 // error, and nothing is left, which package verbstest checks.
 func TestEachCommandFails(t *testing.T) {
+	t.Parallel()
 	for _, side := range []string{"client", "server"} {
 		t.Run(side, func(t *testing.T) {
 			p := machines(t)
@@ -137,6 +138,7 @@ func TestEachCommandFails(t *testing.T) {
 // TestMemoryLimit checks that a connection without memory for a message stays usable, and that the message arrives when
 // there is memory.
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	p := connect(t, nil, nil)
 	ctx := limit(t)
 	const long = 4 << 20
@@ -312,6 +314,7 @@ func TestPlainPeers(t *testing.T) {
 // TestPortDown checks that a connection survives a port that is down for less than its retries take, and that its end
 // has a cause otherwise.
 func TestPortDown(t *testing.T) {
+	t.Parallel()
 	p := machines(t)
 	p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})
 	p.dial(t, &rdma.Options{KeepAlive: 5 * time.Millisecond}, &rdma.Options{Linger: -1})

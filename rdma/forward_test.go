@@ -13,6 +13,7 @@ import (
 // TestForward checks that the buffer of a message of any length can be sent in a message, a call, a reply and a WRITE,
 // also on the connection that has received it, and that the sender may go on each time.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	in := connect(t, &rdma.Options{Depth: 2}, &rdma.Options{Depth: 2})
 	out := in.sibling(t)
 	ctx := limit(t)

@@ -262,6 +262,7 @@ func TestGroupErrors(t *testing.T) {
 
 // TestGroupBesideClose closes a member while goroutines send, receive and release.
 func TestGroupBesideClose(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		p := machines(t)
 		p.allow(verbstest.Destination, verbstest.ReceiveLate)

@@ -41,6 +41,7 @@ func peerAt(t *testing.T, lid int) Peer {
 // TestRoutes checks that the cache of addresses does not grow without limit, however many addresses the peers have, and
 // that it keeps those that were used last.
 func TestRoutes(t *testing.T) {
+	t.Parallel()
 	g, m := joinOne(t)
 	ctx := bounded(t)
 	commandsOf := func(lid int) int {

@@ -119,6 +119,7 @@ func TestHostileListener(t *testing.T) {
 
 // TestHostileMessages checks that the connection ends if the peer breaks the protocol.
 func TestHostileMessages(t *testing.T) {
+	t.Parallel()
 	repeat := func(n int, f func() bool) {
 		for range n {
 			if !f() {
@@ -323,6 +324,7 @@ func TestSilence(t *testing.T) {
 
 // TestHostileTokens checks that a peer cannot read what was shared with another one by guessing keys.
 func TestHostileTokens(t *testing.T) {
+	t.Parallel()
 	n := verbstest.NewNetwork(t)
 	n.Allow(verbstest.RemoteAccess, verbstest.ReceiveLate)
 	honest, other := n.Machine(), n.Machine()

@@ -58,6 +58,7 @@ func TestLeadersLeave(t *testing.T) {
 // TestLeaderHandsOver checks that a call that waits goes on when the context of the only other call, which polls, ends
 // while a message arrives.
 func TestLeaderHandsOver(t *testing.T) {
+	t.Parallel()
 	p := connect(t, &rdma.Options{KeepAlive: -1}, &rdma.Options{KeepAlive: -1})
 	ctx := limit(t)
 	arrived := make(chan error, 2)
@@ -194,6 +195,7 @@ func TestCloseEndsSends(t *testing.T) {
 
 // TestSteadyState checks that no memory is registered once there is enough.
 func TestSteadyState(t *testing.T) {
+	t.Parallel()
 	p := connect(t, nil, nil)
 	ctx := limit(t)
 	_, s := p.share(t, 1<<20, allRights)
@@ -233,6 +235,7 @@ func TestSteadyState(t *testing.T) {
 // TestEndOfMany checks that many receivers get all messages once, and then each io.EOF, when the peer closes the
 // connection while they wait.
 func TestEndOfMany(t *testing.T) {
+	t.Parallel()
 	for round := range 60 {
 		p := &pair{net: verbstest.NewNetwork(t, verbstest.Seed(0))}
 		p.here, p.there = p.net.Machine(), p.net.Machine()

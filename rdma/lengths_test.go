@@ -61,6 +61,7 @@ func receiveAll(ctx context.Context, t *testing.T, c *rdma.Conn, lengths []int) 
 
 // TestThresholds sends messages of all kinds of lengths in both directions at the same time.
 func TestThresholds(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string][2]*rdma.Options{
 		"default":   {nil, nil},
 		"short":     {{EagerSize: 256}, {EagerSize: 5000, Depth: 3}},
@@ -69,6 +70,7 @@ func TestThresholds(t *testing.T) {
 		"long":      {{EagerSize: 1 << 20, Depth: 4}, {Offers: 3, Depth: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := connect(t, o[0], o[1])
 			ctx := limit(t)
 			lengths := thresholds(5000)
@@ -96,6 +98,7 @@ func TestThresholds(t *testing.T) {
 // TestManySides has many goroutines on both sides that send, call and receive, with small limits and packets in
 // another order. Each message arrives once.
 func TestManySides(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]*rdma.Options{
 		"one":     {Depth: 1, Offers: 1, EagerSize: 256},
 		"two":     {Depth: 2, Offers: 1, EagerSize: 256},
@@ -103,6 +106,7 @@ func TestManySides(t *testing.T) {
 		"default": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := &pair{net: verbstest.NewNetwork(t, verbstest.Seed(0))}
 			p.here, p.there = p.net.Machine(), p.net.Machine()
 			p.dial(t, o, o)

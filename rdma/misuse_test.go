@@ -108,7 +108,9 @@ func TestLengthOfBatch(t *testing.T) {
 // TestFlushedOperations checks that operations that end because another has failed say why.
 func TestFlushedOperations(t *testing.T) {
 	t.Parallel()
-	p := connect(t, nil, nil)
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})
+	p.dial(t, nil, nil)
 	p.allow(verbstest.RemoteAccess)
 	ctx := limit(t)
 	_, s := p.share(t, 64, rdma.CanRead)

@@ -184,6 +184,7 @@ func TestAllMessagesHeld(t *testing.T) {
 // TestNumbersUsedUp checks that a call that finds all numbers used by calls that have no reply waits for its context,
 // and that the error says so.
 func TestNumbersUsedUp(t *testing.T) {
+	t.Parallel()
 	const most = 1024
 	p := connect(t, &rdma.Options{Linger: -1}, &rdma.Options{Depth: most})
 	ctx := limit(t)

@@ -16,6 +16,7 @@ import (
 
 // TestShareBesideRegionClose checks that a region that is closed while it is shared has no share afterwards.
 func TestShareBesideRegionClose(t *testing.T) {
+	t.Parallel()
 	all := machines(t)
 	all.allow(verbstest.RemoteAccess)
 	refused := 0

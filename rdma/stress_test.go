@@ -28,6 +28,11 @@ func stressNumber(name string, def int) int {
 // TestStress has many goroutines on many connections that send, call, read and write at the same time, with contexts
 // that end early. It checks contents and order, and that every call returns within its context.
 func TestStress(t *testing.T) {
+	t.Parallel()
+	stress(t)
+}
+
+func stress(t *testing.T) {
 	conns, workers := stressNumber("GOVERBS_RDMA_CONNS", 8), stressNumber("GOVERBS_RDMA_GOROUTINES", 8)
 	d, err := time.ParseDuration(os.Getenv("GOVERBS_RDMA_STRESS"))
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // TestAllCallsWait checks that a call that waits for its turn goes on when any of the 1024 calls before it has had its
 // reply, and that the others need not have had theirs.
 func TestAllCallsWait(t *testing.T) {
+	t.Parallel()
 	const most = 1024
 	p := connect(t, &rdma.Options{Linger: -1}, &rdma.Options{Depth: most + 8})
 	ctx := limit(t)
@@ -187,6 +188,7 @@ func TestEndedContexts(t *testing.T) {
 // TestKeepAliveAfterSends checks that the keepalive notices a peer that has lost power after messages to which nothing
 // is replied.
 func TestKeepAliveAfterSends(t *testing.T) {
+	t.Parallel()
 	p := machines(t)
 	p.net.SetTimeouts(verbstest.Timeouts{Ack: 12})
 	p.dial(t, &rdma.Options{KeepAlive: 10 * time.Millisecond}, &rdma.Options{Linger: -1})
