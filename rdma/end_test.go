@@ -50,7 +50,7 @@ func TestCloseDelivers(t *testing.T) {
 	check(t, p.client.Close())
 }
 
-// TestCloseWithLongMessage checks that Close does not wait for its time to pass, although the program has not released a
+// TestCloseWithLongMessage checks that Close does not wait for Options.Linger, although the program has not released a
 // long message.
 func TestCloseWithLongMessage(t *testing.T) {
 	o := &rdma.Options{Linger: time.Minute}
