@@ -3,6 +3,9 @@ package rsocket
 import (
 	"net"
 	"net/netip"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // What tests outside of this package use.
@@ -84,7 +87,7 @@ func (p *PacketConn) Renew(to netip.AddrPort) {
 // QPN returns the number of the first QP of p.
 func (p *PacketConn) QPN() uint32 { return p.qps[0].qp.QPN() }
 
-// PostTo sends bytes as they are from the first QP of p by the route to a peer.
+// PostTo sends bytes as they are from the first QP of p by the route to a peer, also more than datagrams have.
 func (p *PacketConn) PostTo(to netip.AddrPort, b []byte) error {
 	p.writer.lock.Lock()
 	defer p.writer.lock.Unlock()
@@ -96,12 +99,24 @@ func (p *PacketConn) PostTo(to netip.AddrPort, b []byte) error {
 	if err != nil {
 		return err
 	}
-	copy(w.qp.sends.Bytes()[slot*datagramLen:][:datagramLen], b)
 	w.qp.routes[slot] = w.route
+	if len(b) > datagramLen {
+		_, err := w.qp.qp.PostSend(uverbs.SendWR{WRID: uint64(slot), Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+			SGL: []uverbs.SGE{w.qp.sends.SGE(0, len(b))}, AH: w.route.ah, QPN: w.route.qpn, QKey: cm.UDQKey})
+		return err
+	}
+	copy(w.qp.sends.Bytes()[slot*datagramLen:][:datagramLen], b)
 	return w.qp.post(slot, len(b), w.route)
 }
 
 // ParseDatagram parses a datagram.
 func ParseDatagram(b []byte, is4 bool) (from netip.AddrPort, payload []byte, ok bool) {
 	return parseDatagram(b, is4)
+}
+
+// QPs returns the number of QPs of p.
+func (p *PacketConn) QPs() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.qps)
 }

@@ -1,11 +1,15 @@
 package rsocket_test
 
 import (
+	"bytes"
+	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
@@ -74,7 +78,7 @@ func TestManyContacts(t *testing.T) {
 // settle waits until a has handled the contacts that were sent: one more gets a reply.
 func (r *packetRig) settle(t testing.TB, a *rsocket.PacketConn) {
 	t.Helper()
-	s := must(r.udp.socket(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddrPort("10.0.0.1:9")))(t)
+	s := must(r.udp.socket(netip.MustParseAddrPort("10.0.0.1:9")))(t)
 	defer func() { check(t, s.Close()) }()
 	must(s.WriteToUDPAddrPort(rsocket.Contact(false, 7, ip4, nil), addrOf(a)))(t)
 	b := make([]byte, 64)
@@ -122,6 +126,15 @@ func TestHostileDatagrams(t *testing.T) {
 			t.Fatalf("%q from %v", buf[:n], from)
 		}
 	}
+}
+
+// TestLongDatagram sends a datagram as long as the MTU, which the protocol does not permit. The QP survives.
+func TestLongDatagram(t *testing.T) {
+	r := newMemoryRig(t)
+	a, b := r.both(t, rsocket.Config{})
+	acquaint(t, a, b)
+	check(t, a.PostTo(addrOf(b), make([]byte, 4096)))
+	echo(t, a, b, data(100))
 }
 
 // TestPacketPeerRestarts checks that a peer that has another QP is found.
@@ -214,6 +227,71 @@ func TestPacketNetworks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestPacketsOfBothFamilies has a server without an address, whose clients have addresses of both families.
+func TestPacketsOfBothFamilies(t *testing.T) {
+	for _, polling := range []time.Duration{-1, 0} {
+		r := newMemoryRig(t)
+		server := r.listenOn(t, r.there, rsocket.Config{Polling: polling}, "")
+		clients := []*rsocket.PacketConn{r.listenOn(t, r.here, rsocket.Config{}, r.host(r.here)),
+			r.listenOn(t, r.here, rsocket.Config{}, addr6(r.here).String())}
+		served := make(chan error, 1)
+		go func() {
+			for buf := make([]byte, 4096); ; {
+				n, from, err := server.ReadFromUDPAddrPort(buf)
+				if err == nil {
+					_, err = server.WriteToUDPAddrPort(buf[:n], from)
+				}
+				if err != nil {
+					served <- err
+					return
+				}
+			}
+		}()
+		for i := range 300 {
+			c := clients[i*7%11%2] // in turn, and several times
+			to := netip.AddrPortFrom(r.there.Addr(), addrOf(server).Port())
+			if addrOf(c).Addr().Is6() {
+				to = netip.AddrPortFrom(addr6(r.there), to.Port())
+			}
+			d, buf := data(i), make([]byte, 4096)
+			must(c.WriteToUDPAddrPort(d, to))(t)
+			n, from := must2(c.ReadFromUDPAddrPort(buf))(t)
+			if !bytes.Equal(buf[:n], d) || from != to {
+				t.Fatalf("%d bytes from %v, want %d from %v", n, from, len(d), to)
+			}
+		}
+		for _, c := range clients {
+			check(t, c.SetReadDeadline(time.Now()))
+			if known, _ := c.Peers(); known != 1 {
+				t.Errorf("%d peers are known", known)
+			}
+		}
+		if server.QPs() != 2 {
+			t.Errorf("the server has %d QPs, want 2", server.QPs())
+		}
+		check(t, server.Close())
+		isError(t, <-served, net.ErrClosed)
+	}
+}
+
+// TestPacketPortInUse has an id of another program at a port that is free for UDP: another port is chosen.
+func TestPacketPortInUse(t *testing.T) {
+	r := newMemoryRig(t)
+	r.on(r.here, func() {
+		id := must(cm.NewID(cm.PSUDP))(t)
+		t.Cleanup(func() { check(t, id.Close()) })
+		check(t, id.Bind(r.here.AddrPort(40001)))
+	})
+	a := r.listenOn(t, r.here, rsocket.Config{}, r.host(r.here))
+	if port := addrOf(a).Port(); port != 40002 {
+		t.Errorf("the port is %d", port)
+	}
+	r.on(r.here, func() {
+		_, err := rsocket.ListenPacket("udp", r.here.AddrPort(40001).String())
+		isError(t, err, syscall.EADDRINUSE)
+	})
 }
 
 // TestPacketDeviceRemoved checks the error of calls on a device that was removed.

@@ -24,7 +24,7 @@ type udpNetwork struct {
 // A udpSocket is a socket of one machine.
 type udpSocket struct {
 	net     *udpNetwork
-	ip      netip.Addr // of the machine
+	ips     []netip.Addr // of the machine: IPv4, IPv6
 	local   netip.AddrPort
 	arrived chan udpPacket
 	closed  chan struct{}
@@ -36,44 +36,58 @@ type udpPacket struct {
 	data []byte
 }
 
-// socket returns a socket of the machine with an address. Addresses without IP or with an unspecified one stand for
-// that of the machine.
-func (n *udpNetwork) socket(ip netip.Addr, addr netip.AddrPort) (*udpSocket, error) {
+// socket returns a socket of the machine with the addresses ips.
+func (n *udpNetwork) socket(local netip.AddrPort, ips ...netip.Addr) (*udpSocket, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	local := addr
 	if local.Port() == 0 {
 		n.port++
-		local = netip.AddrPortFrom(addr.Addr(), 40000+n.port)
+		local = netip.AddrPortFrom(local.Addr(), 40000+n.port)
 	}
 	if !local.Addr().IsValid() {
-		local = netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())
+		local = netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port())
 	}
-	s := &udpSocket{net: n, ip: ip, local: local, arrived: make(chan udpPacket, 1000), closed: make(chan struct{})}
-	if n.sockets[s.reached()] != nil {
-		return nil, syscall.EADDRINUSE
+	s := &udpSocket{net: n, ips: ips, local: local, arrived: make(chan udpPacket, 1000), closed: make(chan struct{})}
+	for _, a := range s.reached() {
+		if n.sockets[a] != nil {
+			return nil, syscall.EADDRINUSE
+		}
 	}
-	n.sockets[s.reached()] = s
+	for _, a := range s.reached() {
+		n.sockets[a] = s
+	}
 	return s, nil
 }
 
-// reached returns the address under which others reach the socket.
-func (s *udpSocket) reached() netip.AddrPort {
-	if s.local.Addr().IsUnspecified() {
-		return netip.AddrPortFrom(s.ip, s.local.Port())
+// reached returns the addresses under which others reach the socket.
+func (s *udpSocket) reached() (all []netip.AddrPort) {
+	if !s.local.Addr().IsUnspecified() {
+		return []netip.AddrPort{s.local}
 	}
-	return s.local
+	for _, ip := range s.ips {
+		all = append(all, netip.AddrPortFrom(ip, s.local.Port()))
+	}
+	return all
 }
 
 func (s *udpSocket) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(s.local) }
 
-func (s *udpSocket) Source(netip.Addr) (netip.Addr, error) { return s.ip, nil }
+func (s *udpSocket) Source(to netip.Addr) (netip.Addr, error) {
+	for _, ip := range s.ips {
+		if ip.Is4() == to.Is4() {
+			return ip, nil
+		}
+	}
+	return netip.Addr{}, syscall.ENETUNREACH
+}
 
 func (s *udpSocket) Close() error {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()
-	if s.net.sockets[s.reached()] == s {
-		delete(s.net.sockets, s.reached())
+	for _, a := range s.reached() {
+		if s.net.sockets[a] == s {
+			delete(s.net.sockets, a)
+		}
 	}
 	s.once.Do(func() { close(s.closed) })
 	return nil
@@ -89,7 +103,15 @@ func (s *udpSocket) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) {
 }
 
 func (s *udpSocket) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error) {
-	s.net.send(s.reached(), to, b)
+	from := s.local
+	if from.Addr().IsUnspecified() {
+		ip, err := s.Source(to.Addr())
+		if err != nil {
+			return 0, err
+		}
+		from = netip.AddrPortFrom(ip, from.Port())
+	}
+	s.net.send(from, to, b)
 	return len(b), nil
 }
 
@@ -152,13 +174,20 @@ func (r *packetRig) on(m *verbstest.Machine, f func()) {
 	replacing.Lock()
 	defer replacing.Unlock()
 	defer rsocket.ListenUDPWith(func(_ string, addr netip.AddrPort) (rsocket.ContactSocket, error) {
-		s, err := r.udp.socket(m.Addr(), addr)
+		s, err := r.udp.socket(addr, m.Addr(), addr6(m))
 		if err != nil {
 			return nil, err
 		}
 		return rsocket.SocketOf(s), nil
 	})()
 	m.Run(f)
+}
+
+// addr6 returns the IPv6 address of a machine in memory.
+func addr6(m *verbstest.Machine) netip.Addr {
+	ip := netip.MustParseAddr("2001:db8::").As16()
+	ip[15] = m.Addr().As4()[3]
+	return netip.AddrFrom16(ip)
 }
 
 // host returns the address of a machine.

@@ -1,9 +1,9 @@
 package rsocket
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
@@ -175,13 +175,13 @@ func (p *PacketConn) qpTo(to netip.Addr) (*packetQP, error) {
 	select {
 	case p.create <- r:
 	case <-p.ctx.Done():
-		return nil, context.Cause(p.ctx)
+		return nil, net.ErrClosed
 	}
 	select {
 	case c := <-r.reply:
 		return c.qp, c.err
 	case <-p.ctx.Done():
-		return nil, context.Cause(p.ctx)
+		return nil, net.ErrClosed
 	}
 }
 
