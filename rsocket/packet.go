@@ -218,17 +218,30 @@ func resolveUDP(ctx context.Context, network, addr string) (netip.AddrPort, erro
 	if host == "" {
 		return netip.AddrPortFrom(netip.Addr{}, uint16(port)), nil
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, ipNetwork, host)
-	if err != nil {
-		return netip.AddrPort{}, err
+	ip, err := lookupIP(ctx, ipNetwork, host)
+	return netip.AddrPortFrom(ip, uint16(port)), err
+}
+
+// lookupIP returns the address of a host in the network ip, ip4 or ip6. In the network ip it prefers IPv4, as package
+// net does.
+func lookupIP(ctx context.Context, network, host string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil { // the resolver drops zones
+		ip = ip.Unmap()
+		if network != "ip" && ip.Is4() != (network == "ip4") {
+			return netip.Addr{}, &net.AddrError{Err: "an address of another family than the network's", Addr: host}
+		}
+		return ip, nil
 	}
-	for i := range ips {
-		ips[i] = ips[i].Unmap()
-		if ips[i].Is4() { // as in package net
-			return netip.AddrPortFrom(ips[i], uint16(port)), nil
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, network, host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			return ip.Unmap(), nil
 		}
 	}
-	return netip.AddrPortFrom(ips[0], uint16(port)), nil
+	return ips[0], nil
 }
 
 // LocalAddr returns the local address, a *net.UDPAddr.

@@ -260,9 +260,11 @@ func TestPacketMistakes(t *testing.T) {
 		}
 		_, err = rsocket.ListenPacket("udp", "127.0.0.1:0")
 		isError(t, err, rsocket.ErrNoRDMA)
-		_, err = rsocket.DialPacket("udp", ":1")
-		if !errors.As(err, &ae) {
-			t.Errorf("DialPacket without a host: %v", err)
+		for _, addr := range [][2]string{{"udp", ":1"}, {"udp", "192.0.2.7:0"}, {"udp4", "[2001:db8::1]:1"},
+			{"udp6", "192.0.2.7:1"}, {"udp", "192.0.2.7"}} {
+			if _, err := rsocket.DialPacket(addr[0], addr[1]); !errors.As(err, &ae) {
+				t.Errorf("DialPacket(%q): %v", addr, err)
+			}
 		}
 		_, err = (&rsocket.Dialer{LocalAddr: &net.TCPAddr{}}).DialPacket(t.Context(), "udp", "192.0.2.7:1")
 		isError(t, err, uverbs.ErrInvalid)
