@@ -65,13 +65,17 @@ func TestManyContacts(t *testing.T) {
 	if _, ok := a.Route(addrOf(b)); !ok {
 		t.Error("the route to the peer is lost")
 	}
-	buf := make([]byte, 16)
-	for range rsocket.MaxEarly {
-		must(a.Read(buf))(t)
-	}
 	must(b.WriteTo([]byte("good"), a.LocalAddr()))(t)
-	if n, from := must2(a.ReadFromUDPAddrPort(buf))(t); string(buf[:n]) != "good" || from != addrOf(b) {
-		t.Errorf("%q from %v: more datagrams were kept than the limit", buf[:n], from)
+	buf, kept := make([]byte, 16), 0
+	for {
+		n, from := must2(a.ReadFromUDPAddrPort(buf))(t)
+		if from == addrOf(b) && string(buf[:n]) == "good" {
+			break
+		}
+		kept++
+	}
+	if kept < rsocket.MaxEarly || kept > rsocket.MaxEarly+1 { // the last one may find that there is room again
+		t.Errorf("%d datagrams were kept, want %d", kept, rsocket.MaxEarly)
 	}
 }
 
@@ -156,6 +160,9 @@ func TestPacketPeerRestarts(t *testing.T) {
 	if n, from := must2(b.ReadFromUDPAddrPort(buf))(t); string(buf[:n]) != "found" || from != addrOf(a) {
 		t.Errorf("%q from %v", buf[:n], from)
 	}
+	// This goes by UDP too, after the reply with the QPN.
+	must(b.WriteToUDPAddrPort([]byte("here"), addrOf(a)))(t)
+	must(a.Read(buf))(t)
 	acquaint(t, a, b)
 	if qpn, _ := a.Route(to); qpn != b.QPN() {
 		t.Errorf("the route leads to QP %#x, want %#x", qpn, b.QPN())
@@ -174,15 +181,18 @@ func TestForgedReply(t *testing.T) {
 	if qpn, ok := a.Route(addrOf(b)); ok && qpn == b.QPN() {
 		t.Error("the reply is ignored")
 	}
-	must(a.Read(make([]byte, 16)))(t) // that of settle
-	must(b.WriteTo([]byte("by UDP or not"), a.LocalAddr()))(t)
-	must(a.Read(make([]byte, 16)))(t)
 	a.Renew(addrOf(b))
-	echo(t, a, b, data(100))
+	must(a.WriteTo([]byte("by UDP"), b.LocalAddr()))(t)
+	must(b.Read(make([]byte, 16)))(t)
+	r.settle(t, a) // after the reply of b
+	for range 2 {
+		must(a.Read(make([]byte, 16)))(t) // those of settle
+	}
 	acquaint(t, a, b)
 	if qpn, _ := a.Route(addrOf(b)); qpn != b.QPN() {
 		t.Errorf("the route leads to QP %#x, want %#x", qpn, b.QPN())
 	}
+	echo(t, a, b, data(100))
 }
 
 // TestLostContacts loses the replies to contacts, and later the contacts. Datagrams arrive in both cases: by UDP, and
