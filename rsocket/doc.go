@@ -30,6 +30,11 @@
 // A connection takes part in the protocol only within its calls: while no call waits or runs, the peer can
 // send no more than there is room for. It is not told of new room, and a keepalive is its only sign of life.
 //
+// # Datagrams
+//
+// [ListenPacket] and [DialPacket] return a [*PacketConn], a [net.PacketConn] for datagrams that may be lost. Its peers
+// may be datagram rsockets in C.
+//
 // # The end of a connection
 //
 // [Conn.CloseWrite] and [Conn.Close] tell the peer, whose reads return io.EOF after all data. If the peer's process or
