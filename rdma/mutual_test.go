@@ -214,3 +214,39 @@ func TestNumbersUsedUp(t *testing.T) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }
+
+// TestManyReplies checks that many more calls than there are receives for replies get theirs, although the callers send
+// nothing further.
+func TestManyReplies(t *testing.T) {
+	const calls = 300
+	for _, depth := range []int{1, 5, 32, 200} {
+		p := connect(t, &rdma.Options{Depth: depth}, &rdma.Options{Depth: calls})
+		ctx := limit(t)
+		called := make(chan error, calls)
+		for range calls {
+			go func() {
+				m, err := p.client.Call(ctx, nil)
+				m.Release()
+				called <- err
+			}()
+		}
+		var asked []rdma.Message
+		for range calls {
+			m := must(p.server.Recv(ctx))(t)
+			m.Release()
+			asked = append(asked, m)
+		}
+		replied := background(func() error {
+			for _, m := range asked {
+				if err := m.Reply(ctx, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		check(t, within(t, replied, "Reply"))
+		for range calls {
+			check(t, within(t, called, "Call"))
+		}
+	}
+}
