@@ -14,41 +14,9 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-
 	"github.com/goverbs/goverbs/cmd/internal/program"
-	"github.com/goverbs/goverbs/internal/getopt"
+	"github.com/goverbs/goverbs/cmd/internal/rstream"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
-func main() { program.Main("rstream", run) }
-
-func run(ctx context.Context, args []string, out io.Writer) (err error) {
-	opt, err := parseOptions(args)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return usage(out)
-	case err != nil:
-		return err
-	}
-	connect := opt.dial
-	if opt.server == "" {
-		l, err := opt.listen(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, l.Close()) }()
-		connect = l.accept
-	}
-	fmt.Fprintf(out, "%-10s%-8s%-8s%-8s%-8s%8s %10s%13s\n",
-		"name", "bytes", "xfers", "iters", "total", "time", "Gb/sec", "usec/xfer")
-	for _, series := range opt.series() {
-		if err := runSeries(ctx, connect, opt, series, out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func main() { program.Main("rstream", rstream.Rstream.Run) }

@@ -29,10 +29,13 @@ var streamCases = []streamCase{
 	{"rstream", "-S 4096 -C 100 -I 2 -T a -T v", false},
 	{"rstream", "-S 65536 -C 20 -I 2 -T a -T b -T v", true},
 	{"rstream", "-S 20000 -C 10 -I 2 -T b -T v -B 4096 -i 16 -k 3", false}, // buffers are shorter than a transfer
+	{"riostream", "-S 64 -C 1 -I 50 -T v", false},
+	{"riostream", "-S 65536 -C 5 -I 3 -T b -T v", true},
+	{"riostream", "-S 200000 -C 3 -I 2 -T a -T v", false},
 }
 
 // briefStreams are run where others repeat those of another kernel or device.
-var briefStreams = []streamCase{streamCases[0], streamCases[3], streamCases[5]}
+var briefStreams = []streamCase{streamCases[0], streamCases[3], streamCases[5], streamCases[8]}
 
 // streamSizes are sizes of transfers: within and above the inline limit, a packet and a half of the ring.
 var streamSizes = []int{1, 65, 1500, 4097, 131073, 6 << 20}
@@ -130,5 +133,38 @@ func (h *host) testRsocket(t *testing.T) {
 		cases, sizes = briefStreams, sizes[:1]
 	}
 	t.Run("modes", func(t *testing.T) { h.testStreams(t, cases) })
+	t.Run("rcopy", h.testRcopy)
 	t.Run("sizes", func(t *testing.T) { h.testStreamSizes(t, sizes) })
+}
+
+// testRcopy copies files of several sizes. Servers run until they are killed.
+func (h *host) testRcopy(t *testing.T) {
+	for _, p := range pairs {
+		t.Run(p.String(), func(t *testing.T) {
+			port := h.port()
+			s := h.start(t, h.path(p.server, "rcopy"), "-p", port)
+			if !h.awaitListener(t, s, "TCP", port) {
+				t.Fatalf("the server does not listen:\n%v", s)
+			}
+			want := "waiting for connection..."
+			for _, size := range []int{1, 70000, 3000000} {
+				from, to := fmt.Sprintf("/tmp/from%d", size), fmt.Sprintf("/tmp/to%d.%s", size, port)
+				h.output(t, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom > %s", size, from))
+				out := h.output(t, h.path(p.client, "rcopy"), from, address+":"+to, "-p", port)
+				line := fmt.Sprintf("opening...transferring...closing...done\n%d bytes in ", size)
+				if !strings.HasPrefix(out, line) {
+					t.Errorf("the client prints\n%s\nwant\n%s", out, line)
+				}
+				h.output(t, "cmp", from, to)
+				want += fmt.Sprintf("client: %s\nopening: %s, transferring...%d bytes...closing...done\n"+
+					"waiting for connection...", address, to, size)
+			}
+			s.Stdout.AwaitTimes("waiting for connection...", 4)
+			s.Kill()
+			<-s.Ended
+			if got := s.Stdout.String(); got != want {
+				t.Errorf("the server prints\n%v\nwant\n%s", s, want)
+			}
+		})
+	}
 }

@@ -1,4 +1,5 @@
-package main
+// Package rstream has the programs rstream and riostream, which have options, tests and output in common.
+package rstream
 
 import (
 	"errors"
@@ -15,6 +16,10 @@ import (
 type options struct {
 	server    string // the server's address; "" for the server itself
 	bind      string
+	port      string
+	sockets   bool // TCP instead of rsockets
+	verify    bool
+	blocking  bool // sleep instead of polling
 	bufSize   int
 	inline    int
 	custom    bool // one test, with the numbers that follow
@@ -22,20 +27,31 @@ type options struct {
 	transfers int
 	size      int
 	all       bool // sizes
-	port      string
 	keepAlive time.Duration
-	sockets   bool // TCP instead of rsockets
-	blocking  bool // sleep instead of polling
-	verify    bool
+	mappings  int
 }
 
 func defaults() *options {
 	return &options{inline: 64, iters: 1, transfers: 1000, size: 1000, port: "7471"}
 }
 
-// table returns the options of rstream of rdma-core 56.1, in its order.
-func (o *options) table() []getopt.Option {
-	return []getopt.Option{
+// A Program is rstream or riostream.
+type Program struct {
+	name     string
+	tcp      bool // it can use TCP, and has the options for it, for keepalive and for rdma_getaddrinfo
+	mappings int  // regions that the peer may map
+	measure  func(*end, test) (time.Duration, error)
+}
+
+// The programs.
+var (
+	Rstream   = &Program{name: "rstream", tcp: true, measure: measureMessages}
+	Riostream = &Program{name: "riostream", mappings: 1, measure: measureWrites}
+)
+
+// table returns the options of the program of rdma-core 56.1, in its order.
+func (p *Program) table(o *options) []getopt.Option {
+	all := []getopt.Option{
 		getopt.Short('s', "server_address", "connect to this server (default: be a server)", getopt.String(&o.server)),
 		getopt.Short('b', "bind_address", "local address", getopt.String(&o.bind)),
 		getopt.Short('f', "address_format", "name, ip or ipv6 (default name)", setFormat),
@@ -47,10 +63,33 @@ func (o *options) table() []getopt.Option {
 		getopt.Short('C', "transfer_count", "transfers of an iteration of one test (default 1000)", o.one(&o.transfers)),
 		getopt.Short('S', "transfer_size", "bytes of a transfer of one test (default 1000), or all: more sizes", o.setSize),
 		getopt.Short('p', "port_number", "port (default 7471)", getopt.String(&o.port)),
+	}
+	if !p.tcp {
+		return append(all, getopt.Short('T', "test_option",
+			"a|async, n|nonblocking: poll without pause (default); b|blocking: sleep; v|verify: verify the data", o.setTest))
+	}
+	return append(all,
 		getopt.Short('k', "keepalive_time", "seconds between signs of life of the peer (default 15)", o.setKeepAlive),
 		getopt.Short('T', "test_option", "s|sockets: TCP; a|async, n|nonblocking: poll without pause (default);"+
-			" b|blocking: sleep; f|fork: TCP; r|resolve: no effect; v|verify: verify the data", o.setTest),
-	}
+			" b|blocking: sleep; f|fork: TCP; r|resolve: no effect; v|verify: verify the data",
+			func(value string) error {
+				if tcp(value) {
+					o.sockets = true
+					return nil
+				}
+				if isWord(value, "r", "resolve") {
+					return nil
+				}
+				return o.setTest(value)
+			}))
+}
+
+// tcp reports whether a test option selects TCP. The C program forks only with TCP.
+func tcp(value string) bool { return isWord(value, "s", "socket") || isWord(value, "f", "fork") }
+
+// isWord reports whether a test option is a letter, or begins with a word.
+func isWord(value, letter, word string) bool {
+	return value == letter || len(value) > 1 && strings.HasPrefix(strings.ToLower(value), word)
 }
 
 // one returns a Set function for a number of one test.
@@ -88,27 +127,25 @@ func setFormat(value string) error {
 }
 
 func (o *options) setTest(value string) error {
-	v := strings.ToLower(value)
-	is := func(letter, word string) bool { return value == letter || len(value) > 1 && strings.HasPrefix(v, word) }
 	switch {
-	case is("s", "socket"), is("f", "fork"):
-		o.sockets = true
-	case is("b", "block"):
+	case isWord(value, "b", "block"):
 		o.blocking = true
-	case is("n", "nonblock"):
+	case isWord(value, "n", "nonblock"):
 		o.blocking = false
-	case is("a", "async"), is("r", "resolve"):
-	case is("v", "verify"):
+	case isWord(value, "a", "async"):
+	case isWord(value, "v", "verify"):
 		o.verify = true
 	default:
-		return fmt.Errorf("unknown test option %q: use s, a, b, f, n, r or v", value)
+		return fmt.Errorf("unknown test option %q: -h lists them", value)
 	}
 	return nil
 }
 
-func parseOptions(args []string) (*options, error) {
+// parse parses the command line. It returns getopt.ErrHelp for -h.
+func (p *Program) parse(args []string) (*options, error) {
 	o := defaults()
-	operands, err := getopt.Parse(args, o.table())
+	o.mappings = p.mappings
+	operands, err := getopt.Parse(args, p.table(o))
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +155,10 @@ func parseOptions(args []string) (*options, error) {
 	return o, nil
 }
 
-func usage(out io.Writer) error {
-	if _, err := fmt.Fprintln(out, "usage: rstream [options]"); err != nil {
+// usage writes the list of the options.
+func (p *Program) usage(out io.Writer) error {
+	if _, err := fmt.Fprintf(out, "usage: %s [options]\n", p.name); err != nil {
 		return err
 	}
-	return getopt.Usage(out, defaults().table())
+	return getopt.Usage(out, p.table(defaults()))
 }

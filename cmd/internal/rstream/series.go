@@ -1,7 +1,9 @@
-package main
+package rstream
 
 import (
 	"fmt"
+	"io"
+	"time"
 )
 
 // A test is one measurement.
@@ -12,15 +14,16 @@ type test struct {
 	iters     int
 }
 
-// A series are the tests on one connection.
+// A series has the tests on one connection.
 type series struct {
 	optimization optimization
 	tests        []test
 }
 
-// optimization says what a connection is for.
+// optimization is what a connection is for.
 type optimization int
 
+// The optimizations.
 const (
 	mixed optimization = iota
 	latency
@@ -100,4 +103,21 @@ func countText(n int) string {
 		return fmt.Sprintf("%dk", n/1e3)
 	}
 	return fmt.Sprint(n)
+}
+
+// writeHeader writes the names of the columns.
+func writeHeader(out io.Writer) error {
+	_, err := fmt.Fprintf(out, "%-10s%-8s%-8s%-8s%-8s%8s %10s%13s\n",
+		"name", "bytes", "xfers", "iters", "total", "time", "Gb/sec", "usec/xfer")
+	return err
+}
+
+// write writes the line of a test that took d.
+func (t test) write(out io.Writer, d time.Duration) error {
+	usec := float64(d.Nanoseconds()) / 1000
+	bytes := 2 * int64(t.iters) * int64(t.transfers) * int64(t.size)
+	_, err := fmt.Fprintf(out, "%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f\n", t.name, sizeText(int64(t.size)),
+		countText(t.transfers), countText(t.iters), sizeText(bytes), usec/1e6, float64(bytes*8)/(1000*usec),
+		usec/float64(t.iters)/float64(2*t.transfers))
+	return err
 }

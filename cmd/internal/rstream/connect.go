@@ -1,4 +1,4 @@
-package main
+package rstream
 
 import (
 	"context"
@@ -13,7 +13,7 @@ type connector func(context.Context, optimization) (net.Conn, error)
 
 // config returns the configuration that the C program sets.
 func (o *options) config(opt optimization) rsocket.Config {
-	c := rsocket.Config{RecvBuffer: 1 << 20, SendBuffer: 1 << 20, KeepAlive: o.keepAlive}
+	c := rsocket.Config{RecvBuffer: 1 << 20, SendBuffer: 1 << 20, KeepAlive: o.keepAlive, Mappings: o.mappings}
 	if o.bufSize > 0 {
 		c.RecvBuffer, c.SendBuffer = 2*o.bufSize, 2*o.bufSize
 	}
