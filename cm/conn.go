@@ -41,6 +41,11 @@ type Options struct {
 	// LocalAddr is the address to dial from. If it is the zero AddrPort, the routing
 	// table decides.
 	LocalAddr netip.AddrPort
+	// LocalIB is the address that DialIB dials from. If it is nil, the kernel chooses one.
+	LocalIB *IBAddr
+	// Paths are set as the route to the peer by Dial and DialIB, instead of resolving it: see
+	// [ID.SetPaths].
+	Paths []PathRecord
 	// Timeout limits Dial and JoinMulticast as a whole. If it is 0, the deadline of
 	// the context applies, or 30 seconds if the context has no deadline.
 	Timeout time.Duration

@@ -183,7 +183,28 @@ func share(ctx context.Context, now time.Time, n int) (context.Context, context.
 	return context.WithDeadline(ctx, now.Add(max(deadline.Sub(now)/time.Duration(n), minShare)))
 }
 
-func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
+func dial(ctx context.Context, ai *AddrInfo, o *Options) (*Conn, error) {
+	return dialBy(ctx, o, func(s *SyncID) error { return s.ResolveAddr(ctx, ai.Src, ai.Dst, o.ResolveTimeout) })
+}
+
+// DialIB is [Dial] to an address of the InfiniBand family. Options.LocalIB is the address to dial from. The program
+// sets Options.Paths if there is no subnet manager. The methods LocalAddr and PeerAddr of the Conn return the zero
+// AddrPort: see [ID.LocalGID] and [ID.PeerGID]. The errors are those of [Dial], with those of [SyncID.ResolveIB].
+func DialIB(ctx context.Context, addr IBAddr, o *Options) (*Conn, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	ctx, cancel := o.withDeadline(ctx)
+	defer cancel()
+	c, err := dialBy(ctx, o, func(s *SyncID) error { return s.ResolveIB(ctx, o.LocalIB, addr, o.ResolveTimeout) })
+	if err != nil {
+		return nil, operationError("dial", addr.GID.String(), err)
+	}
+	return c, nil
+}
+
+// dialBy connects to the address that resolve resolves.
+func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Conn, err error) {
 	s, err := NewID(PSTCP)
 	if err != nil {
 		return nil, err
@@ -197,10 +218,10 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
 	if err := o.prepareID(s); err != nil {
 		return nil, err
 	}
-	if err := withStep("resolve address", s.ResolveAddr(ctx, ai.Src, ai.Dst, o.ResolveTimeout)); err != nil {
+	if err := withStep("resolve address", resolve(s)); err != nil {
 		return nil, err
 	}
-	if err := withStep("resolve route", s.ResolveRoute(ctx, o.ResolveTimeout)); err != nil {
+	if err := withStep("resolve route", o.resolveRoute(ctx, s)); err != nil {
 		return nil, err
 	}
 	if _, err := c.setUp(o); err != nil {
@@ -210,6 +231,14 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (_ *Conn, err error) {
 		return nil, err
 	}
 	return c.finishSetup(s.Event().PrivateData), nil
+}
+
+// resolveRoute resolves the route, unless the program knows it.
+func (o *Options) resolveRoute(ctx context.Context, s *SyncID) error {
+	if len(o.Paths) > 0 {
+		return s.SetPaths(ctx, o.Paths)
+	}
+	return s.ResolveRoute(ctx, o.ResolveTimeout)
 }
 
 // prepareID sets the options that an id needs before it is bound.

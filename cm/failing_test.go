@@ -134,6 +134,9 @@ func failUnbound(t *testing.T, all failures) {
 	all.add(uverbs.ErrInvalid, map[string]error{
 		"EventChannel.CreateIDFor": second(k.CreateIDFor(PSTCP, uverbs.UD)),
 		"ID.BindIB":                ib.BindIB(IBAddr{}),
+		"ListenIB":                 second(ListenIB(IBAddr{}, nil)),
+		"DialIB":                   second(DialIB(limit(t), IBAddr{}, &Options{LocalIB: &IBAddr{}})),
+		"SyncID.ResolveIB":         newSyncID(t, PSTCP).ResolveIB(limit(t), &IBAddr{}, IBAddr{}, 0),
 		"ID.ResolveIB":             ib.ResolveIB(&IBAddr{}, IBAddr{}, 0),
 		"ID.ResolveRoute":          i.ResolveRoute(0),
 		"ID.ResolveService":        i.ResolveService(fmt.Sprintf("%064d", 0), 0),

@@ -41,7 +41,26 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	if l.id, err = NewID(PSTCP); err != nil {
 		return nil, err
 	}
-	if err := l.listen(infos[0].Src); err != nil {
+	if err = checkListenAddr(infos[0].Src); err == nil {
+		err = l.listen(func() error { return l.id.Bind(infos[0].Src) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.id.Close())
+	}
+	return l, nil
+}
+
+// ListenIB is [Listen] at an address of the InfiniBand family. Its ServiceID has the number of the port space, PSTCP,
+// shifted left by 16, and the port. The errors are those of [NewID], [ID.BindIB] and [ID.Listen].
+func ListenIB(addr IBAddr, o *Options) (_ *Listener, err error) {
+	l := &Listener{handshakes: newHandshakes()}
+	if o != nil {
+		l.options = *o
+	}
+	if l.id, err = NewID(PSTCP); err != nil {
+		return nil, err
+	}
+	if err := l.listen(func() error { return l.id.BindIB(addr) }); err != nil {
 		return nil, errors.Join(err, l.id.Close())
 	}
 	return l, nil
@@ -67,10 +86,8 @@ func checkListenAddr(addr netip.AddrPort) error {
 	return nil
 }
 
-func (l *Listener) listen(addr netip.AddrPort) error {
-	if err := checkListenAddr(addr); err != nil {
-		return err
-	}
+// listen listens at the address that bind binds the id to.
+func (l *Listener) listen(bind func() error) error {
 	if l.options.ReuseAddr {
 		if err := l.id.SetReuseAddr(true); err != nil {
 			return err
@@ -81,7 +98,7 @@ func (l *Listener) listen(addr netip.AddrPort) error {
 			return err
 		}
 	}
-	if err := l.id.Bind(addr); err != nil {
+	if err := bind(); err != nil {
 		return err
 	}
 	return l.id.Listen(l.options.Backlog)

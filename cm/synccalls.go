@@ -41,6 +41,13 @@ func (s *SyncID) ResolveAddr(ctx context.Context, src, dst netip.AddrPort, timeo
 	return s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
 }
 
+// ResolveIB is [ID.ResolveIB], and waits for the result. It returns [ErrTimeout] if
+// there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the errors are
+// those of [ID.ResolveIB].
+func (s *SyncID) ResolveIB(ctx context.Context, src *IBAddr, dst IBAddr, timeout time.Duration) error {
+	return s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveIB(src, dst, timeout) })
+}
+
 // ResolveRoute is [ID.ResolveRoute], and waits for the result. It returns
 // [ErrTimeout] if there is no reply, and context.Cause(ctx) if ctx ends first.
 // Otherwise the errors are those of [ID.ResolveRoute].

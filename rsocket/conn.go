@@ -23,6 +23,7 @@ type Conn struct {
 	cq     *uverbs.CQ
 	config *Config
 	peer   hello
+	header int // length of what precedes the private data that this side sends
 	local  net.Addr
 	remote net.Addr
 
@@ -96,7 +97,7 @@ func (c *Conn) queueSizes() (sends, receives int, err error) {
 func (c *Conn) setUp() error {
 	c.qp = c.cm.QP()
 	c.inline = min(c.qp.Cap().MaxInline, maxInline)
-	c.cm.SetPrivateData(c.hello().bytes())
+	c.cm.SetPrivateData(append(make([]byte, c.header), c.hello().bytes()...))
 	for left := c.credits + controlReceives; left > 0; {
 		n := min(left, len(emptyReceives))
 		if _, err := c.qp.PostRecv(emptyReceives[:n]...); err != nil {
@@ -122,8 +123,7 @@ var nativeBigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
 // start begins the exchange of data. The peer has said h.
 func (c *Conn) start(h hello) {
-	c.local = net.TCPAddrFromAddrPort(c.cm.LocalAddr())
-	c.remote = net.TCPAddrFromAddrPort(c.cm.PeerAddr())
+	c.setAddrs()
 	c.mu.Lock()
 	defer c.unlock()
 	c.peer = h

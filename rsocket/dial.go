@@ -20,6 +20,10 @@ type Dialer struct {
 	Timeout time.Duration
 	// LocalAddr is the address to dial from, a *net.TCPAddr. If it is nil, the routing table decides.
 	LocalAddr net.Addr
+	// LocalIB is the address to dial from with DialIB. If it is nil, the kernel chooses one.
+	LocalIB *cm.IBAddr
+	// Paths are the route to the peer. If there are none, it is resolved.
+	Paths []cm.PathRecord
 }
 
 // Dial connects to an rsocket that listens at addr: see [Dialer.DialContext].
@@ -42,33 +46,40 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 }
 
 func (d *Dialer) dial(ctx context.Context, network, addr string) (*Conn, error) {
-	c, err := d.connect(ctx, network, addr)
+	c, err := d.connect(func(o *cm.Options) (_ *cm.Conn, err error) {
+		if o.LocalAddr, err = addrPort(d.LocalAddr); err != nil {
+			return nil, err
+		}
+		resolved, err := resolve(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return cm.Dial(ctx, resolved, o)
+	})
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Source: d.LocalAddr, Addr: textAddr(addr), Err: dialError(err)}
 	}
 	return c, nil
 }
 
-func (d *Dialer) connect(ctx context.Context, network, addr string) (*Conn, error) {
+// connect returns a connection that dial has dialed.
+func (d *Dialer) connect(dial func(*cm.Options) (*cm.Conn, error)) (*Conn, error) {
 	config, err := d.Config.complete()
 	if err != nil {
 		return nil, err
 	}
 	o := config.cm()
-	o.Timeout = d.Timeout
-	if o.LocalAddr, err = addrPort(d.LocalAddr); err != nil {
-		return nil, err
-	}
-	if addr, err = resolve(ctx, network, addr); err != nil {
-		return nil, err
-	}
+	o.Timeout, o.Paths = d.Timeout, d.Paths
 	var c *Conn
 	o.Prepare = func(m *cm.Conn, qp *uverbs.QPConfig) error {
 		c = newConn(m, config)
+		if isIB(m) {
+			c.header = ibHeaderLen
+		}
 		return c.prepare(qp)
 	}
 	o.Setup = func(*cm.Conn) error { return c.setUp() }
-	m, err := cm.Dial(ctx, addr, &o)
+	m, err := dial(&o)
 	if err != nil {
 		return nil, err
 	}

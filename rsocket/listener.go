@@ -63,38 +63,44 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, addr string) (net.L
 }
 
 func (lc *ListenConfig) listen(ctx context.Context, network, addr string) (*Listener, error) {
-	l, err := lc.open(ctx, network, addr)
+	l, err := lc.open(func(o *cm.Options) (*cm.Listener, error) {
+		resolved, err := resolve(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		o.V6Only = network == "tcp6"
+		return cm.Listen(resolved, o)
+	})
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: network, Addr: textAddr(addr), Err: dialError(err)}
 	}
+	l.addr = net.TCPAddrFromAddrPort(l.cm.Addr())
 	return l, nil
 }
 
-func (lc *ListenConfig) open(ctx context.Context, network, addr string) (*Listener, error) {
+// open returns a listener for what listen listens at.
+func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*Listener, error) {
 	config, err := lc.Config.complete()
 	if err != nil {
-		return nil, err
-	}
-	if addr, err = resolve(ctx, network, addr); err != nil {
 		return nil, err
 	}
 	l := &Listener{config: config, pending: map[*cm.Conn]*pending{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	o := config.cm()
 	o.Backlog, o.MaxHandshakes, o.HandshakeTimeout = lc.Backlog, lc.MaxHandshakes, lc.HandshakeTimeout
-	o.V6Only = network == "tcp6"
 	o.Prepare = l.prepare
 	o.Setup = func(m *cm.Conn) error { return l.find(m).conn.setUp() }
-	if l.cm, err = cm.Listen(addr, &o); err != nil {
-		return nil, err
-	}
-	l.addr = net.TCPAddrFromAddrPort(l.cm.Addr())
-	return l, nil
+	l.cm, err = listen(&o)
+	return l, err
 }
 
 // prepare creates the Conn of a request. If the peer is no rsocket, the request is rejected.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
-	h, err := parseHello(m.PrivateData())
+	data := m.PrivateData()
+	if isIB(m) {
+		data = data[min(len(data), ibHeaderLen):]
+	}
+	h, err := parseHello(data)
 	if err != nil {
 		return err
 	}

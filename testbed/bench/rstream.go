@@ -94,9 +94,10 @@ func (m *machine) rstream(ctx context.Context, who string, ours [2]string, s str
 		args += " -T s"
 		listening = fmt.Sprintf(tcpListening, port)
 	}
-	out, err := m.pair(ctx, []string{"sh", "-c", "timeout 60 " + server + " -b " + m.address + args},
-		[]string{"timeout", "30", "sh", "-c", listening},
-		[]string{"sh", "-c", "timeout 60 " + client + " -s " + m.address + args})
+	// A clock that counts instructions leaps while the guest waits, so the timeouts are long.
+	out, err := m.pair(ctx, []string{"sh", "-c", "timeout 3000 " + server + " -b " + m.address + args},
+		[]string{"sh", "-c", listening},
+		[]string{"sh", "-c", "timeout 3000 " + client + " -s " + m.address + args})
 	if err != nil {
 		return nil, err
 	}
