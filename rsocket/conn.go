@@ -35,6 +35,7 @@ type Conn struct {
 	writeClosed bool  // CloseWrite was called
 	shutDown    bool  // this side has said that it will send no more
 	finished    bool  // the peer knows that this side will neither send nor receive
+	broken      bool  // the peer does not follow the protocol: what it sends is ignored
 	closed      bool  // Close was called
 
 	leader      *side       // whose call polls without mu, or nil
@@ -154,6 +155,7 @@ func (c *Conn) closeResources() error {
 
 // fail ends the connection because of err. The caller holds c.mu.
 func (c *Conn) fail(err error) {
+	c.broken = c.broken || errors.Is(err, ErrProtocol)
 	if c.err != nil {
 		return
 	}

@@ -43,6 +43,7 @@ var (
 	errBadBuffer = fmt.Errorf("%w: it announces a buffer that cannot be", ErrProtocol)
 	errTooMuch   = fmt.Errorf("%w: it sends more than there is room for", ErrProtocol)
 	errUnknown   = fmt.Errorf("%w: it sends a message of unknown meaning", ErrProtocol)
+	errAfterEnd  = fmt.Errorf("%w: it sends data after it has said that it sends no more", ErrProtocol)
 )
 
 // allocReceives registers the memory that the peer writes to.
@@ -73,8 +74,14 @@ func (c *Conn) half(i int) sge {
 // receive handles a message of the peer.
 func (c *Conn) receive(wc *uverbs.WC) {
 	op, data := parseImmediate(wc.Imm)
-	if wc.Opcode != uverbs.WCRecvRDMAImm {
+	switch {
+	case c.broken:
+		return
+	case wc.Opcode != uverbs.WCRecvRDMAImm:
 		c.fail(errUnknown)
+		return
+	case c.peerEOF && (op == opData || op == opMapping):
+		c.fail(errAfterEnd)
 		return
 	}
 	switch op {

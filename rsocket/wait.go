@@ -86,6 +86,10 @@ func (c *Conn) wait(s *side, n need, amount uint64) error {
 			c.mu.Lock()
 		case !c.poll():
 			c.lead(s)
+		default:
+			// The timer of a deadline and Close have their turn, even if a peer sends without end.
+			c.mu.Unlock()
+			c.mu.Lock()
 		}
 	}
 }
@@ -175,6 +179,8 @@ func (c *Conn) handle(wcs []uverbs.WC, err error) {
 	for i := range wcs {
 		wc := &wcs[i]
 		switch {
+		case wc.Status == uverbs.WCLocLenErr && wc.WRID == receiveID: // SEND with data
+			c.fail(errUnknown)
 		case wc.Status != uverbs.WCSuccess:
 			c.fail(wc.Status)
 		case wc.WRID == receiveID:
