@@ -32,7 +32,7 @@ type rawConfig struct {
 	entries   int                       // of the list
 	table     int                       // entries of the table of mappings
 	receives  int                       // that are announced
-	posted    int                       // that are posted before the connection is established: receives by default, -1 for none
+	posted    int                       // posted before the connection is established: -1 for none
 	change    func(hello []byte) []byte // of the private data
 }
 
