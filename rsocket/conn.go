@@ -19,6 +19,7 @@ const network = "rsocket"
 // type of its addresses.
 type Conn struct {
 	cm     *cm.Conn
+	pd     *uverbs.PD // also after the end of cm
 	qp     *uverbs.QP
 	cq     *uverbs.CQ
 	config *Config
@@ -64,6 +65,7 @@ func (c *Conn) sides() [3]*side { return [...]*side{&c.reader, &c.writer, &c.end
 
 // prepare creates what the QP needs. It is called when the device is known.
 func (c *Conn) prepare(qp *uverbs.QPConfig) error {
+	c.pd = c.cm.PD()
 	c.cm.Own(closerFunc(c.closeResources))
 	sends, receives, err := c.queueSizes()
 	if err != nil {

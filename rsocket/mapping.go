@@ -48,8 +48,7 @@ func (c *Conn) MapMemory(b []byte, off int64) (*Mapping, error) {
 		err = c.writeError()
 	}
 	if err != nil {
-		c.ours[m.index] = nil
-		return nil, c.opError("map memory for", errors.Join(err, m.mr.Close()))
+		return nil, c.opError("map memory for", errors.Join(err, m.close()))
 	}
 	c.sendMapping(m)
 	return m, nil
@@ -62,7 +61,7 @@ func (c *Conn) newMapping(b []byte, off int64) (*Mapping, error) {
 		return nil, err
 	}
 	defer c.registering.Done()
-	mr, err := c.cm.PD().RegMR(b, uverbs.LocalWrite|uverbs.RemoteWrite)
+	mr, err := c.pd.RegMR(b, uverbs.LocalWrite|uverbs.RemoteWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -119,14 +118,19 @@ func (m *Mapping) Close() error {
 	c := m.conn
 	c.mu.Lock()
 	defer c.unlock()
+	return c.opError("unmap memory for", m.close())
+}
+
+// close is Close. The caller holds the lock of the connection.
+func (m *Mapping) close() error {
 	if m.mr == nil {
 		return nil
 	}
 	if err := m.mr.Close(); err != nil {
-		return c.opError("unmap memory for", err)
+		return err
 	}
 	m.mr = nil
-	c.ours[m.index] = nil
+	m.conn.ours[m.index] = nil
 	return nil
 }
 

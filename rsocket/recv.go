@@ -50,7 +50,7 @@ var (
 func (c *Conn) allocReceives(receives int) (err error) {
 	size, listLen := c.config.RecvBuffer, listEntries*sgeLen+c.config.Mappings*mappingLen
 	b := make([]byte, size+listLen)
-	if c.recvMR, err = c.cm.PD().RegMR(b, uverbs.LocalWrite|uverbs.RemoteWrite); err != nil {
+	if c.recvMR, err = c.pd.RegMR(b, uverbs.LocalWrite|uverbs.RemoteWrite); err != nil {
 		return err
 	}
 	c.recvBuffer = b[:size]

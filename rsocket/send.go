@@ -57,7 +57,7 @@ func (c *Conn) initSends(n int) {
 func (c *Conn) allocSends() (err error) {
 	b := make([]byte, c.config.SendBuffer+maxControls*controlLen)
 	c.sendBuffer = b[:c.config.SendBuffer]
-	c.sendMR, err = c.cm.PD().RegMR(b, uverbs.LocalWrite)
+	c.sendMR, err = c.pd.RegMR(b, uverbs.LocalWrite)
 	return err
 }
 

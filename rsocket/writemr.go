@@ -39,7 +39,7 @@ func (c *Conn) WriteMR(mr *uverbs.MR, off, n int) (int, error) {
 
 func (c *Conn) checkRange(mr *uverbs.MR, off, n int) error {
 	switch {
-	case mr.PD() != c.cm.PD():
+	case mr.PD() != c.pd:
 		return fmt.Errorf("%w: the MR has another PD than the connection: use CM().PD() or Config.PD", uverbs.ErrInvalid)
 	case off < 0 || n < 0 || n > mr.Len()-off:
 		return fmt.Errorf("%w: bytes [%d, %d) of an MR of %d", uverbs.ErrInvalid, off, off+n, mr.Len())
