@@ -53,20 +53,33 @@ func (n *Network) checkGoroutines() {
 }
 
 // lingering is the function of goroutines in which Close of an rsocket goes on after it has returned, for at most
-// five seconds.
+// five seconds. Their labels are those of the callers of Close.
 const lingering = "rsocket.(*Conn).linger"
 
-// awaitLingering waits until no connection lingers. The goroutines have any labels: those of the callers of Close.
-func awaitLingering() {
-	var b bytes.Buffer
-	end, pause := time.Now().Add(3*goroutineTime), time.Millisecond
-	for ; time.Now().Before(end); pause = min(2*pause, goroutineTime/20) {
-		b.Reset()
-		if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil || !bytes.Contains(b.Bytes(), []byte(lingering)) {
+// awaitGoroutines gives the goroutines on the machine time to end, before their objects are taken for left.
+func (m *Machine) awaitGoroutines() {
+	m.net.mu.Lock()
+	allowed := m.net.allowed[GoroutineLeft]
+	m.net.mu.Unlock()
+	start, pause := time.Now(), time.Millisecond
+	for ; ; pause = min(2*pause, goroutineTime/20) {
+		linger := runs(lingering)
+		limit := goroutineTime
+		if linger {
+			limit *= 3
+		}
+		if !linger && (allowed || len(goroutinesOf([]*Machine{m})) == 0) || time.Since(start) > limit {
 			return
 		}
 		time.Sleep(pause)
 	}
+}
+
+// runs reports whether a goroutine of the process runs a function.
+func runs(function string) bool {
+	var b bytes.Buffer
+	err := pprof.Lookup("goroutine").WriteTo(&b, 1)
+	return err == nil && bytes.Contains(b.Bytes(), []byte(function))
 }
 
 // A goroutine is one that has not ended.

@@ -95,7 +95,7 @@ func (n *Network) Machine() *Machine {
 	n.attach(m)
 	addMachine(m)
 	n.t.Cleanup(func() {
-		awaitLingering()
+		m.awaitGoroutines()
 		removeMachine(m)
 		m.check()
 	})
