@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
@@ -23,14 +25,14 @@ import (
 func TestCommands(t *testing.T) {
 	n := verbstest.NewNetwork(t)
 	there, here := n.Machine(), n.Machine()
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), deadline)
 	served := make(chan error, 1)
 	there.Run(func() { go func() { served <- run(ctx, []string{"serve"}, nil) }() })
 	here.Run(func() {
 		var out bytes.Buffer
 		args := []string{"call", there.AddrPort(7471).String(), "hello", "world"}
 		err := run(ctx, args, &out)
-		for err != nil && strings.Contains(err.Error(), "refused") { // the server is not there yet
+		for status.Code(err) == codes.Unavailable && ctx.Err() == nil { // the server is not there yet
 			err = run(ctx, args, &out)
 		}
 		if err != nil || out.String() != "hello\nworld\n" {

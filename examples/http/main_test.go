@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/verbstest"
 )
@@ -19,14 +22,14 @@ func TestHTTP(t *testing.T) {
 	}
 	net := verbstest.NewNetwork(t)
 	server, client := net.Machine(), net.Machine()
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	served := make(chan error, 1)
 	server.Run(func() { go func() { served <- run(ctx, []string{"serve", dir}, nil) }() })
 	url := "http://" + server.AddrPort(7471).String()
 	client.Run(func() {
 		var out bytes.Buffer
 		err := run(ctx, []string{"get", url + "/file"}, &out)
-		for err != nil && strings.Contains(err.Error(), "refused") { // the server is not there yet
+		for errors.Is(err, syscall.ECONNREFUSED) && ctx.Err() == nil { // the server is not there yet
 			err = run(ctx, []string{"get", url + "/file"}, &out)
 		}
 		if err != nil || !bytes.Equal(out.Bytes(), file) {
