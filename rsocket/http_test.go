@@ -240,7 +240,10 @@ func TestHTTPFaults(t *testing.T) {
 		"server killed":  {14, func(w *web) func() { w.there.Kill(); return nil }},
 		"device removed": {14, func(w *web) func() { w.there.RemoveDevice(); return nil }},
 	} {
-		t.Run(name, func(t *testing.T) { f.test(t) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			f.test(t)
+		})
 	}
 }
 
