@@ -2,8 +2,10 @@ package rsocket_test
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -217,6 +219,44 @@ func TestLostContacts(t *testing.T) {
 	for range 20 {
 		echo(t, a, b, data(50))
 	}
+}
+
+// TestLostDatagrams loses and repeats packets between QPs. That is no error: each datagram that is sent again and again
+// arrives in the end.
+func TestLostDatagrams(t *testing.T) {
+	r := newMemoryRig(t)
+	a, b := r.both(t, rsocket.Config{})
+	acquaint(t, a, b)
+	r.net.AddFault(verbstest.PacketFault{Action: verbstest.Drop, Probability: 0.3})
+	r.net.AddFault(verbstest.PacketFault{Action: verbstest.Duplicate, Probability: 0.3})
+	served := make(chan error, 1)
+	go func() {
+		for buf := make([]byte, 200); ; {
+			n, from, err := b.ReadFromUDPAddrPort(buf)
+			if err == nil {
+				_, err = b.WriteToUDPAddrPort(buf[:n], from)
+			}
+			if err != nil {
+				served <- err
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 200)
+	for i := range 100 {
+		d := data(i)
+		for got := []byte("none"); !bytes.Equal(got, d); {
+			must(a.WriteTo(d, b.LocalAddr()))(t)
+			check(t, a.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
+			n, err := a.Read(buf)
+			if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal(err)
+			}
+			got = buf[:n]
+		}
+	}
+	check(t, b.Close())
+	isError(t, <-served, net.ErrClosed)
 }
 
 // TestPacketNetworks sends datagrams on InfiniBand, and with IPv6.

@@ -79,10 +79,10 @@ func (q *packetQP) setUp(config *Config) error {
 
 // allocate registers memory and posts the receives.
 func (q *packetQP) allocate(sends, receives int) (err error) {
-	if q.sends, err = q.id.PD().Alloc(sends*datagramLen, uverbs.LocalWrite); err != nil {
+	if q.sends, err = q.qp.PD().Alloc(sends*datagramLen, uverbs.LocalWrite); err != nil {
 		return err
 	}
-	if q.recvs, err = q.id.PD().Alloc(receives*q.recvLen, uverbs.LocalWrite); err != nil {
+	if q.recvs, err = q.qp.PD().Alloc(receives*q.recvLen, uverbs.LocalWrite); err != nil {
 		return err
 	}
 	q.routes = make([]*route, sends)

@@ -81,7 +81,27 @@ func (p *PacketConn) resolved(peer *packetPeer, qpn uint32, r *route, err error)
 }
 
 // resolveRoute returns a route to a peer, without the number of its QP.
-func (p *PacketConn) resolveRoute(q *packetQP, to netip.AddrPort) (_ *route, err error) {
+func (p *PacketConn) resolveRoute(q *packetQP, to netip.AddrPort) (*route, error) {
+	path, err := p.resolvePath(q, to)
+	if err != nil {
+		return nil, err
+	}
+	attr, err := q.ahAttr(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &route{mtu: q.mtu, resolved: time.Now()}
+	if mtu := path.MTU.Bytes(); mtu > 0 {
+		r.mtu = min(r.mtu, mtu)
+	}
+	if r.ah, err = q.qp.PD().CreateAH(attr); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// resolvePath returns the path from a QP to a peer.
+func (p *PacketConn) resolvePath(q *packetQP, to netip.AddrPort) (_ *cm.PathRecord, err error) {
 	id, err := cm.NewID(cm.PSUDP)
 	if err != nil {
 		return nil, err
@@ -103,16 +123,7 @@ func (p *PacketConn) resolveRoute(q *packetQP, to netip.AddrPort) (_ *route, err
 	if len(paths) == 0 || id.Port() != q.id.Port() || id.Verbs() != q.id.Verbs() {
 		return nil, fmt.Errorf("%w: no path from %v to %v", cm.ErrUnreachable, q.local.Addr(), to)
 	}
-	attr, err := q.ahAttr(&paths[0])
-	if err != nil {
-		return nil, err
-	}
-	r := &route{mtu: q.mtu, resolved: time.Now()}
-	if mtu := paths[0].MTU.Bytes(); mtu > 0 {
-		r.mtu = min(r.mtu, mtu)
-	}
-	r.ah, err = q.id.PD().CreateAH(attr)
-	return r, err
+	return &paths[0], nil
 }
 
 // ahAttr returns the address of the end of a path.
