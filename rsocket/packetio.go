@@ -44,25 +44,19 @@ func (p *PacketConn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) 
 func (p *PacketConn) read(b []byte) (int, netip.AddrPort, error) {
 	var start time.Time // of polling without a result
 	for {
-		p.mu.Lock()
-		if err := p.check(&p.reader); err != nil {
-			p.mu.Unlock()
+		early, qps, err := p.readable()
+		switch {
+		case err != nil:
 			return 0, netip.AddrPort{}, err
+		case early.from.IsValid():
+			return copy(b, early.data), early.from, nil
 		}
-		if len(p.early) > 0 {
-			d := p.early[0]
-			p.early[0] = packet{}
-			p.early = p.early[1:]
-			p.mu.Unlock()
-			return copy(b, d.data), d.from, nil
-		}
-		qps := p.qps
-		p.mu.Unlock()
-		n, from, err := p.receive(b, qps)
+		n, from, found, err := p.receive(b, qps)
 		switch {
 		case err != nil:
 		case from.IsValid():
 			return n, from, nil
+		case found:
 		case p.config.Polling == 0 || len(qps) == 0:
 			err = p.sleepReader(qps)
 		case start.IsZero():
@@ -78,18 +72,34 @@ func (p *PacketConn) read(b []byte) (int, netip.AddrPort, error) {
 	}
 }
 
-// receive returns a datagram that one of the QPs has received, or an invalid address if there is none.
-func (p *PacketConn) receive(b []byte, qps []*packetQP) (int, netip.AddrPort, error) {
-	for {
-		for p.inbox.next < p.inbox.count {
-			if n, from, err := p.take(b); err != nil || from.IsValid() {
-				return n, from, err
-			}
-		}
+// readable returns a datagram that has come by UDP, if there is one, and the QPs, which have their turn in between.
+func (p *PacketConn) readable() (early packet, qps []*packetQP, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.check(&p.reader); err != nil {
+		return packet{}, nil, err
+	}
+	if p.inbox.afterEarly = len(p.early) > 0 && !p.inbox.afterEarly; p.inbox.afterEarly {
+		early = p.early[0]
+		p.early[0] = packet{}
+		p.early = p.early[1:]
+	}
+	return early, p.qps, nil
+}
+
+// receive returns a datagram that one of the QPs has received, or an invalid address if there is none, or those that
+// were found are dropped. The caller looks at the state in between, so that no peer keeps it from doing so.
+func (p *PacketConn) receive(b []byte, qps []*packetQP) (n int, from netip.AddrPort, found bool, err error) {
+	in := &p.inbox
+	if in.next == in.count {
 		if found, err := p.poll(qps); err != nil || !found {
-			return 0, netip.AddrPort{}, err
+			return 0, netip.AddrPort{}, false, err
 		}
 	}
+	for in.next < in.count && err == nil && !from.IsValid() {
+		n, from, err = p.take(b)
+	}
+	return n, from, true, err
 }
 
 // An inbox has completions of receives that were polled and not looked at.
@@ -99,6 +109,8 @@ type inbox struct {
 	wcs   [16]uverbs.WC
 	next  int
 	count int
+
+	afterEarly bool // the last read has returned a datagram that has come by UDP
 }
 
 // poll polls the QPs in turn until one has received something.
