@@ -19,7 +19,7 @@ import (
 // module is the path of this module.
 const module = "github.com/goverbs/goverbs/"
 
-// ours maps C programs to the packages of our programs.
+// ours maps C programs to the packages of our programs. The counterpart of rnc is nc.
 var ours = map[string]string{
 	asyncwatch:     "cmd/asyncwatch",
 	"ibv_devinfo":  "cmd/devinfo",
@@ -35,6 +35,7 @@ var ours = map[string]string{
 	"rdma_xserver": "cmd/rdma_xserver",
 	"riostream":    "cmd/riostream",
 	"rping":        "cmd/rping",
+	"rnc":          "cmd/rnc",
 	"rstream":      "cmd/rstream",
 	"ucmatose":     "cmd/ucmatose",
 	"udaddy":       "cmd/udaddy",

@@ -134,6 +134,7 @@ func (h *host) testRsocket(t *testing.T) {
 	}
 	t.Run("modes", func(t *testing.T) { h.testStreams(t, cases) })
 	t.Run("rcopy", h.testRcopy)
+	t.Run("netcat", h.testNetcat)
 	t.Run("sizes", func(t *testing.T) { h.testStreamSizes(t, sizes) })
 }
 
