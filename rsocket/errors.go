@@ -15,8 +15,8 @@ import (
 var (
 	// ErrProtocol means that the peer is no rsocket, uses another version of the protocol, or does not follow it.
 	ErrProtocol = errors.New("rsocket: the peer does not follow the protocol")
-	// ErrNoRDMA means that there is no connection by RDMA: this machine has no RDMA device, the address belongs
-	// to none, or none reaches it. A program may try TCP then: [net.Dial].
+	// ErrNoRDMA means that there is no connection by RDMA: this machine has no RDMA device or no connection
+	// manager, the address belongs to no device, or none reaches it. A program may try TCP then: [net.Dial].
 	ErrNoRDMA = errors.New("rsocket: not reachable by RDMA")
 	// ErrMapping means that no mapping of the peer contains the range.
 	ErrMapping = errors.New("rsocket: the peer has not mapped this range")
@@ -24,7 +24,7 @@ var (
 
 // dialError returns the error of Dial or Listen for one of package cm.
 func dialError(err error) error {
-	for _, e := range []error{uverbs.ErrNoDevice, cm.ErrUnreachable} {
+	for _, e := range []error{uverbs.ErrNoDevice, uverbs.ErrNoNode, cm.ErrUnreachable} {
 		if errors.Is(err, e) {
 			return &noRDMA{err}
 		}
