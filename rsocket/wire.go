@@ -84,6 +84,8 @@ func parseHello(b []byte) (h hello, err error) {
 	switch {
 	case len(b) < helloLen:
 		return h, fmt.Errorf("%w: its private data has %d bytes, and that of an rsocket %d", ErrProtocol, len(b), helloLen)
+	case b[0] == 0: // no version; the kernel fills private data with zeros
+		return h, fmt.Errorf("%w: its private data is not that of an rsocket: check the port", ErrProtocol)
 	case b[0] != version:
 		return h, fmt.Errorf("%w: it uses version %d, and this program version %d", ErrProtocol, b[0], version)
 	}
