@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -117,18 +118,18 @@ func (c *Config) cm() cm.Options {
 var fileDefaults = sync.OnceValue(func() Config { return readDefaults("/etc/rdma/rsocket") })
 
 // readDefaults returns the defaults of librdmacm, changed by the files in dir. As there, a file that does not exist
-// or has no number in range changes nothing.
+// or does not begin with a number changes nothing, and the nearest limit stands for a number out of range.
 func readDefaults(dir string) Config {
 	number := func(name string, def, lo, hi int) int {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return def
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil || n < lo {
+		n, ok := firstNumber(string(b))
+		if !ok {
 			return def
 		}
-		return min(n, hi)
+		return min(max(n, lo), hi)
 	}
 	c := Config{
 		Inline:     number("inline_default", 64, 0, maxInline),
@@ -140,4 +141,15 @@ func readDefaults(dir string) Config {
 	}
 	c.Polling = time.Duration(number("polling_time", 10, 0, math.MaxInt32)) * time.Microsecond
 	return c
+}
+
+// firstNumber parses the number at the beginning of s, as scanf does. If it is too large, it is math.MaxInt.
+func firstNumber(s string) (n int, ok bool) {
+	s = strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+")
+	end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+	if end >= 0 {
+		s = s[:end]
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
