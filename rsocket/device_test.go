@@ -19,5 +19,5 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceScale is TestManyConnections with 1,000 connections.
-func TestDeviceScale(t *testing.T) { manyConnections(t, connections(t, 1000)) }
+// TestDeviceScale is TestManyConnections with more connections.
+func TestDeviceScale(t *testing.T) { manyConnections(t, connections(t, 300)) }

@@ -30,7 +30,7 @@ type site struct {
 
 var sites = []site{
 	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm",
-		"rdma", "testbed/netconn"}, "", "", ""},
+		"rdma", "rsocket", "testbed/netconn"}, "", "", ""},
 	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest"}, suite.Ethernet + "|" +
 		linkless, "", ""},
 	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "",

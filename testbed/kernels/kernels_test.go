@@ -15,7 +15,7 @@ import (
 // library are the packages with tests with the build tag device, which need
 // GOVERBS_DEVICE.
 var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uverbs/devicetest", "cm/devicetest", "cm",
-	"rdma"}
+	"rdma", "rsocket"}
 
 // programs are commands with tests with the build tag device. The tests use rxe0's
 // address, and do not depend on the kernel.
