@@ -10,9 +10,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestReadDefaults reads the files as rdma-core's rs_configure does (librdmacm/rsocket.c), with scanf: white space before
-// a number and anything after it are skipped, and without a number the default stays. Numbers below the minimum stand
-// for it. Where rdma-core wraps numbers that are too large or negative, the largest number or the default is used.
+// TestReadDefaults reads the files as rdma-core's rs_configure does (librdmacm/rsocket.c), with scanf: white space
+// before a number and anything after it are skipped, and without a number the default stays. The minimum stands for
+// numbers below it. Where rdma-core wraps numbers that are too large or negative, the largest number or the default is
+// used.
 func TestReadDefaults(t *testing.T) {
 	def := Config{RecvBuffer: 1 << 17, SendBuffer: 1 << 17, RecvQueue: 384, SendQueue: 384, Inline: 64,
 		Polling: 10 * time.Microsecond}

@@ -79,8 +79,8 @@ func honestProgram(c *rsocket.Conn) error {
 	}
 }
 
-// FuzzList announces buffers that bytes describe: an offset and a length of 16 bits each. The honest side writes to them
-// in turn, and nowhere else.
+// FuzzList announces buffers that bytes describe: an offset and a length of two bytes each. The honest side writes to
+// them in turn, and nowhere else.
 func FuzzList(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 1, 0, 100, 0, 255, 3, 1, 0, 1, 0})
 	f.Add([]byte{0, 0, 200, 0, 100, 0, 200, 0})

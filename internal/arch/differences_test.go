@@ -34,6 +34,8 @@ var deviceFiles = map[string]string{
 	"provider/rxe/device_test.go":         "rxe does not exist in memory",
 	"rdma/alloc_test.go":                  "counts allocations, also the device's",
 	"rdma/device_test.go":                 "runs the tests that run in memory anyway on a device",
+	"rsocket/alloc_test.go":               "counts allocations, also the device's",
+	"rsocket/device_test.go":              "runs the tests that run in memory anyway on a device",
 	"rsocket/packetalloc_test.go":         "counts allocations, also the device's",
 	"uverbs/devicetest/open_test.go":      "rights and nodes of the kernel, other network namespaces",
 	"uverbs/devicetest/soak_test.go":      "long runs: make soak",
