@@ -184,17 +184,12 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// aliveTime is the interval of keepalives of peers that live. A device in memory replies at once.
-func aliveTime() time.Duration {
-	if onKernel {
-		return 200 * time.Millisecond
-	}
-	return time.Millisecond
-}
+// aliveTime is the interval of keepalives of peers that live. Their devices reply within four of them.
+const aliveTime = 100 * time.Millisecond
 
 // TestStopped checks that a peer whose program is stopped is not taken for dead.
 func TestStopped(t *testing.T) {
-	config := rsocket.Config{KeepAlive: aliveTime(), RecvBuffer: 8192, RecvQueue: 16, SendQueue: 16}
+	config := rsocket.Config{KeepAlive: aliveTime, RecvBuffer: 8192, RecvQueue: 16, SendQueue: 16}
 	p := connect(t, config, rsocket.Config{KeepAlive: -1, RecvBuffer: 8192, RecvQueue: 16})
 	b := data(1 << 20)
 	wrote := background(func() error { _, err := p.client.Write(b); return err })
@@ -204,7 +199,7 @@ func TestStopped(t *testing.T) {
 		t.Fatal(err)
 	case err := <-waits:
 		t.Fatal(err)
-	case <-time.After(10 * aliveTime()):
+	case <-time.After(6 * aliveTime):
 	}
 	read(t, p.server, b)
 	write(t, p.server, []byte("x"))
@@ -214,9 +209,9 @@ func TestStopped(t *testing.T) {
 
 // TestIdle checks that an idle connection lives as long as its keepalives are replied to.
 func TestIdle(t *testing.T) {
-	config := rsocket.Config{KeepAlive: aliveTime()}
+	config := rsocket.Config{KeepAlive: aliveTime}
 	p := connect(t, config, config)
-	<-time.After(20 * aliveTime())
+	<-time.After(6 * aliveTime)
 	p.exchange(t, []byte("still there"))
 }
 
