@@ -265,8 +265,8 @@ func (p *PacketConn) MaxDatagram() int {
 }
 
 // Close closes the PacketConn. Calls that wait return an error that matches [net.ErrClosed]. Close waits until the
-// device has sent what was written, at most for Config.Linger. It is idempotent. An error means that an object could
-// not be closed.
+// device has sent what was written, at most for Config.Linger, or 100 milliseconds if that is 0. It is idempotent. An
+// error means that an object could not be closed.
 func (p *PacketConn) Close() error { return p.close() }
 
 func (p *PacketConn) closeAll() error {
@@ -287,7 +287,11 @@ func (p *PacketConn) closeAll() error {
 	defer p.reader.lock.Unlock()
 	p.writer.lock.Lock()
 	defer p.writer.lock.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), max(p.config.Linger, time.Nanosecond))
+	wait := p.config.Linger
+	if wait == 0 {
+		wait = closeTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(wait, time.Nanosecond))
 	defer cancel()
 	routes := map[*route]bool{}
 	for _, q := range p.qps {
