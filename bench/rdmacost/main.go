@@ -3,8 +3,11 @@
 // instructions, and nanoseconds otherwise.
 //
 //	rdmacost -addr 10.9.0.1
+//	rdmacost -addr 10.9.0.1 -tail 2000 -level cm
 //
-// Each figure is the smallest of several rounds, for one operation: rdma's, cm's and their ratio.
+// Each figure is the smallest of several rounds, for one operation: rdma's, cm's and their ratio. With -tail, figures
+// are quantiles of the times of single operations of one level, in microseconds, of small messages also beside a
+// goroutine that churns the heap.
 package main
 
 import (
@@ -25,8 +28,18 @@ import (
 func main() {
 	addr := flag.String("addr", "10.9.0.1", "address of the device")
 	rounds := flag.Int("rounds", 10, "number of rounds")
+	tail := flag.Int("tail", 0, "measure the times of this many single operations instead")
+	name := flag.String("level", "rdma", "rdma or cm, of which times are measured")
 	flag.Parse()
-	if err := run(*addr, *rounds); err != nil {
+	err := errors.New("usage: rdmacost [-addr address] [-rounds n] [-tail n [-level rdma|cm]]")
+	switch {
+	case flag.NArg() > 0 || *rounds < 1 || *tail < 0 || *name != "rdma" && *name != "cm":
+	case *tail > 0:
+		err = runTails(*addr, *name, *tail)
+	default:
+		err = run(*addr, *rounds)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "rdmacost:", err)
 		os.Exit(1)
 	}
@@ -94,6 +107,23 @@ func run(addr string, rounds int) (err error) {
 		fmt.Printf("%s_rdma %.0f\n%s_cm %.0f\n%s_ratio %.3f\n", m.name, best[0], m.name, best[1], m.name, best[0]/best[1])
 	}
 	return nil
+}
+
+// runTails measures times. The clock is that of a machine that idles, and collections run only where they are measured.
+func runTails(addr, name string, count int) (err error) {
+	debug.SetGCPercent(-1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var l level
+	if name == "cm" {
+		l, err = newHand(ctx, addr)
+	} else {
+		l, err = newEasy(ctx, addr, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(tails(l, count), l.close())
 }
 
 // cost returns the CPU time of one operation.

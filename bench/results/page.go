@@ -133,6 +133,8 @@ func (p *page) place(place Place) {
 	p.steps(place.Name, "cmtime", "Connecting, each", "connections")
 	p.memory(place.Name)
 	p.rstream(place.Name)
+	p.messages(place.Name)
+	p.churned(place.Name)
 }
 
 // ratio formats the ratio of Go to C with its spread.

@@ -19,6 +19,7 @@ const (
 	C   = "C"
 	Cgo = "cgo"
 	TCP = "TCP" // the C program on sockets
+	CM  = "cm"  // package cm, where Go is package rdma
 )
 
 // A Run holds all figures, of one run of the programs or of several.
@@ -49,6 +50,13 @@ const (
 	Rsocket             = "rsocket"
 	RsocketInstructions = "instructions-rsocket"
 	RsocketTest         = "rstream"
+)
+
+// The places of package rdma, by time and by instructions, and their test.
+const (
+	Messages            = "messages"
+	MessageInstructions = "instructions-messages"
+	MessagesTest        = "messages"
 )
 
 // A Failure is a measurement that failed, and the reason.

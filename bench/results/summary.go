@@ -29,6 +29,7 @@ var kinds = []kind{
 	{"memory", func(s Series) bool { return s.Test == Memory }},
 	{"objects", func(s Series) bool { return s.Test == "objects" }},
 	{"rstream", func(s Series) bool { return s.Test == RsocketTest }},
+	{"messages and access", func(s Series) bool { return s.Test == MessagesTest }},
 	{"connecting", func(s Series) bool { return s.Test == "cmtime" }},
 }
 

@@ -102,6 +102,8 @@ func (b *bench) parts() ([]part, error) {
 		{"cost", "instructions", b.cost, costGames(n)},
 		{"rsocket", results.Rsocket, b.onRsocket, nil},
 		{"rsocket-cost", results.RsocketInstructions, b.rsocketCost, nil},
+		{results.Messages, results.Messages, b.onMessages, nil},
+		{"messages-cost", results.MessageInstructions, b.messageCost, nil},
 		{results.Native, results.Native, b.native, nil},
 	}
 	if b.options.server != "" {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/bench/results"
+	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
@@ -36,6 +37,7 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 		"include/infiniband": filepath.Join(tree, "usr/include/infiniband"),
 		"include/rdma":       filepath.Join(tree, "usr/include/rdma"),
 		"lib/libibverbs.so":  filepath.Join(lib, "libibverbs.so.1"),
+		"lib/librdmacm.so":   filepath.Join(lib, "librdmacm.so.1"),
 	} {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -46,14 +48,14 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 		}
 	}
 	return flags{[]string{"-I" + filepath.Join(dir, "include")},
-		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined"}}, nil
+		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined,--as-needed"}}, nil
 }
 
 // cost counts instructions, in a guest whose clock does. They are reproducible, so one
 // round is enough for programs that run alone and do not wait. Objects wait for the
 // kernel's workers.
 func (b *bench) cost(ctx context.Context) error {
-	return connectX(func(sockets []string) error {
+	return connectX(connectx.InfiniBand, func(sockets []string) error {
 		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}, ICount: true, RXE: true,
 			MemoryMB: 6144}, func(m *machine) error {
 			if _, err := m.client.run(ctx, "sh", "-c", active); err != nil {

@@ -51,7 +51,7 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 	}
 	program := filepath.Join(g.dir, strings.TrimSuffix(filepath.Base(source), ".c"))
 	args := append([]string{"gcc", "-O2", "-D_GNU_SOURCE", "-o", program, source}, flags.compile...)
-	args = append(append(args, flags.link...), "-libverbs")
+	args = append(append(args, flags.link...), "-lrdmacm", "-libverbs")
 	if _, err := local(ctx, nil, args...); err != nil {
 		return "", "", err
 	}

@@ -142,14 +142,14 @@ func (b *bench) place(name string, m *machine, what string) {
 
 // connectX calls f with a software ConnectX, and closes it afterwards. It returns the
 // violations that the device reported.
-func connectX(f func(sockets []string) error) (err error) {
+func connectX(link connectx.LinkLayer, f func(sockets []string) error) (err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	var complaints []error
-	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: connectx.InfiniBand,
+	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: link,
 		Report: func(err error) { complaints = append(complaints, err) },
 		Violation: func(device string, v engine.Violation) {
 			complaints = append(complaints, fmt.Errorf("%s: %s", device, world.Describe(v)))
@@ -172,7 +172,7 @@ func connectXGames(messages int) []game {
 // onConnectX compares the programs on a software ConnectX under the kernel's own driver.
 func (b *bench) onConnectX(ctx context.Context) error {
 	const place = "mlx5"
-	return connectX(func(sockets []string) error {
+	return connectX(connectx.InfiniBand, func(sockets []string) error {
 		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib"}}, func(m *machine) error {
 			b.place(place, m, "a software ConnectX, both ends in one guest of 2 CPUs; the device is a separate process")
 			m.device, m.address = "mlx5_0", "127.0.0.1"
