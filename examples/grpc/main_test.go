@@ -168,8 +168,9 @@ func (r *rig) load(inFlight int, deadline time.Duration, stop func(done int) boo
 		for j := range inFlight {
 			all.Go(func() {
 				for done := 0; !stop(done); done++ {
-					if err := request(c, i*inFlight+j+done, deadline); err != nil {
-						failed(err)
+					number := i*inFlight + j + done
+					if err := request(c, number, deadline); err != nil {
+						failed(fmt.Errorf("client %d, request %d: %w", i, number, err))
 					}
 				}
 			})

@@ -28,7 +28,7 @@ func soakTime(t *testing.T) time.Duration {
 	return d
 }
 
-// TestSoak has 4096 requests in flight, on 64 and on 256 connections: half of the time on a network without faults,
+// TestSoak has 1024 requests in flight, on 64 and on 256 connections: half of the time on a network without faults,
 // where all requests succeed, and half of it on one with faults.
 func TestSoak(t *testing.T) {
 	time.AfterFunc(soakTime(t)+10*time.Minute, func() { panic("TestSoak does not end") })
@@ -40,7 +40,7 @@ func TestSoak(t *testing.T) {
 				return func(int) bool { requests.Add(1); return time.Now().After(end) }
 			}
 			// gRPC sends a large message in 16 round trips, each of which waits for the other requests.
-			r.load(4096/connections, 4*deadline, until(time.Now().Add(soakTime(t)/4)), func(err error) { t.Error(err) })
+			r.load(1024/connections, 4*deadline, until(time.Now().Add(soakTime(t)/4)), func(err error) { t.Error(err) })
 			t.Logf("%d requests without faults", requests.Swap(0))
 			end := time.Now().Add(soakTime(t) / 4)
 			for round := 0; time.Now().Before(end); round++ {

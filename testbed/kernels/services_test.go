@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// services runs the examples on package rdma with faults. A benchmark of rkv has begun when its first key is there.
+// services runs the examples on packages rdma and rsocket with faults. A benchmark of rkv has begun when its first key
+// is there.
 const services = `
 at=10.9.0.1
 serve() {
@@ -45,6 +46,33 @@ timeout 60 rcp send /tmp/source $at:7472
 wait $receiver
 cmp /tmp/source /tmp/target
 
+echo "http"
+http serve /tmp > /tmp/web 2>&1 &
+web=$!
+until timeout 10 http get http://$at:7471/source > /tmp/fetched 2>/tmp/get; do
+	kill -0 $web || { cat /tmp/web; exit 1; }
+done
+cmp /tmp/source /tmp/fetched
+
+echo "http, SIGSTOP"
+kill -STOP $web
+if timeout 2 http get http://$at:7471/source > /dev/null 2>&1; then exit 1; fi
+kill -CONT $web
+timeout 60 http get http://$at:7471/source > /tmp/fetched
+cmp /tmp/source /tmp/fetched
+
+echo "http, kill -9"
+mkfifo /tmp/slow
+timeout 60 http get http://$at:7471/source > /tmp/slow 2>/tmp/get &
+client=$!
+exec 3< /tmp/slow
+head -c 100000 <&3 > /dev/null
+kill -9 $web
+cat <&3 > /dev/null
+if wait $client; then echo "the response is complete"; exit 1; fi
+grep 'reset' /tmp/get
+exec 3<&-
+
 echo "echo-ud"
 echo-ud -b $at serve > /tmp/echo 2>&1 &
 echo=$!
@@ -60,12 +88,12 @@ grep -q 'no RDMA device' /tmp/bench
 wait $server || true # it ends with its device
 `
 
-// TestServices runs the examples on package rdma on the software ConnectX.
+// TestServices runs the examples on packages rdma and rsocket on the software ConnectX.
 func TestServices(t *testing.T) {
 	v := &violations{}
 	g := site{kernel: "6.12", link: connectx.Ethernet}.boot(t, v)
 	script := "set -e; mkdir /tmp/bin; PATH=/tmp/bin:$PATH\n"
-	for _, name := range []string{"rkv", "rcp", "echo-ud"} {
+	for _, name := range []string{"rkv", "rcp", "echo-ud", "http"} {
 		path, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/"+name, "", "amd64"))
 		if err != nil {
 			t.Fatal(err)
