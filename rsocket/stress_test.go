@@ -141,6 +141,7 @@ func manyConnections(t *testing.T, n int) {
 	config := rsocket.Config{RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16, Polling: -1}
 	p := machines(t)
 	l := p.listen(t, config)
+	check(t, l.SetDeadline(time.Now().Add(10*time.Minute)))
 	var served, clients sync.WaitGroup
 	ready := make(chan struct{})
 	p.onServer(func() {
