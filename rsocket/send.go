@@ -32,11 +32,10 @@ type sender struct {
 	free       int    // bytes of sendBuffer
 }
 
-// A post is a request that has not completed.
-type post struct {
-	bytes   int // of the send buffer
-	control bool
-}
+// A post is a request that has not completed: how many bytes of the send buffer it uses, or controlPost.
+type post int32
+
+const controlPost post = -1
 
 const (
 	maxControls   = 4    // control messages that may be outstanding; data leaves room for them
@@ -90,12 +89,13 @@ func (c *Conn) transfer(n int) int {
 // have no completion, which would wake a call that waits for data. But some of those that fill the queue or the
 // buffer must have one.
 func (c *Conn) number(bytes int, control, signal bool) (uint64, uverbs.SendFlags) {
-	c.posted[c.tail&uint64(len(c.posted)-1)] = post{bytes: bytes, control: control}
+	c.posted[c.tail&uint64(len(c.posted)-1)] = post(bytes)
 	c.tail++
 	c.free -= bytes
 	c.quiet++
 	c.quietly += bytes
 	if control {
+		c.posted[(c.tail-1)&uint64(len(c.posted)-1)] = controlPost
 		c.controls++
 	} else {
 		c.dataTail = c.tail
@@ -110,10 +110,10 @@ func (c *Conn) number(bytes int, control, signal bool) (uint64, uverbs.SendFlags
 // complete notes that the requests up to a number have completed.
 func (c *Conn) complete(number uint64) {
 	for number-c.done < c.tail-c.done { // it is one of those that are outstanding
-		p := &c.posted[c.done&uint64(len(c.posted)-1)]
-		c.free += p.bytes
-		if p.control {
+		if p := c.posted[c.done&uint64(len(c.posted)-1)]; p == controlPost {
 			c.controls--
+		} else {
+			c.free += int(p)
 		}
 		c.done++
 	}
