@@ -119,6 +119,9 @@ func resolve(ctx context.Context, network, addr string) (string, error) {
 	if err != nil || host == "" {
 		return addr, err
 	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() == (network == "tcp4") {
+		return addr, nil // with its zone, which the resolver drops
+	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip"+network[3:], host)
 	if err != nil {
 		return "", err
