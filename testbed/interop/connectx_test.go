@@ -81,6 +81,7 @@ func TestConnectX(t *testing.T) {
 				})
 				t.Run("xrc", h.testXRC)
 				t.Run("rsocket", func(t *testing.T) { h.testStreams(t, briefStreams) })
+				t.Run("preload", h.testRedis)
 				t.Run("udpong", h.testUdpong)
 			} else {
 				t.Run("gid", h.testGIDs)

@@ -40,6 +40,7 @@ var ours = map[string]string{
 	"ucmatose":     "cmd/ucmatose",
 	"udaddy":       "cmd/udaddy",
 	udpong:         "cmd/udpong",
+	rsocketPeer:    "testbed/interop/peer",
 }
 
 func TestInterop(t *testing.T) {
@@ -68,6 +69,7 @@ func TestInterop(t *testing.T) {
 			t.Run("mckey", h.testMckey)
 			t.Run("udpong", h.testUdpong)
 			t.Run("rsocket", h.testRsocket)
+			t.Run("preload", h.testPreload)
 			h.leavesNothing(t, before)
 		})
 	}

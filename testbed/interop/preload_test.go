@@ -1,0 +1,150 @@
+//go:build vm
+
+package interop
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// rsocketPeer is the program on package rsocket that is the other end of C programs with librspreload.
+const rsocketPeer = "peer"
+
+// testPreload has programs for TCP use rsockets with librspreload. They talk to the peer and, beside, to each other.
+func (h *host) testPreload(t *testing.T) {
+	if !h.brief {
+		t.Run("iperf3", h.testIperf3)
+	}
+	t.Run("redis", h.testRedis)
+}
+
+// onRDMA returns the command of a C program on rsockets.
+func onRDMA(name string, args ...string) end {
+	return end{path: preloadRDMA, args: append([]string{name}, args...)}
+}
+
+// peer returns the command of the peer.
+func (h *host) peer(args ...string) end { return end{path: h.ours[rsocketPeer], args: args} }
+
+// listening starts a program that listens at a port with an rsocket.
+func (h *host) listening(t *testing.T, e end, port string) *program.Process {
+	t.Helper()
+	p := h.start(t, e.path, e.args...)
+	if !h.awaitListener(t, p, "TCP", port) {
+		t.Fatalf("the server does not listen:\n%v", p)
+	}
+	return p
+}
+
+// testIperf3 has one end of iperf3 use rsockets, and the other TCP. The peer forwards between them.
+func (h *host) testIperf3(t *testing.T) {
+	for _, direction := range []string{"", "-R"} {
+		for _, p := range pairs[:3] {
+			t.Run(strings.Trim(p.String()+direction, "-"), func(t *testing.T) { h.runIperf3(t, p, direction) })
+		}
+	}
+}
+
+// runIperf3 runs iperf3. On the side of Go it uses TCP, by way of the peer.
+func (h *host) runIperf3(t *testing.T, p pair, direction string) {
+	port, tcpPort := h.port(), h.port()
+	s := h.startIperf3Server(t, p.server, port, tcpPort)
+	client, clientPort := onRDMA("iperf3"), port
+	if p.client == goSide {
+		client, clientPort = onTCP("iperf3"), tcpPort
+		f := h.peer("forward", "tcp", address+":"+tcpPort, "rsocket", address+":"+port)
+		defer h.start(t, f.path, f.args...).Kill()
+		h.awaitTCP(t, tcpPort)
+	}
+	args := append(client.args, "-c", address, "-p", clientPort, "-n", "1M", "-J")
+	if direction != "" {
+		args = append(args, direction)
+	}
+	c := h.start(t, client.path, args...)
+	serverErr, clientErr := program.Finish(s, c)
+	if serverErr != nil || clientErr != nil {
+		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
+	}
+	checkIperf3(t, c)
+}
+
+// startIperf3Server starts a server for one client, which connects to an rsocket at port.
+func (h *host) startIperf3Server(t *testing.T, s side, port, tcpPort string) *program.Process {
+	t.Helper()
+	if s == cSide {
+		return h.listening(t, onRDMA("iperf3", "-s", "-1", "-B", address, "-p", port), port)
+	}
+	e := onTCP("iperf3", "-s", "-1", "-B", address, "-p", tcpPort)
+	p := h.start(t, e.path, e.args...)
+	h.awaitTCP(t, tcpPort)
+	f := h.listening(t, h.peer("forward", "rsocket", address+":"+port, "tcp", address+":"+tcpPort), port)
+	t.Cleanup(f.Kill)
+	return p
+}
+
+// onTCP returns the command of a program of the same part of the bed, without librspreload.
+func onTCP(name string, args ...string) end {
+	return end{path: preloadRun, args: append([]string{name}, args...)}
+}
+
+// awaitTCP waits until a program listens at a port of TCP.
+func (h *host) awaitTCP(t *testing.T, port string) {
+	t.Helper()
+	program.Until(t, h.guest, "ss -Hltn sport = :"+port+" | grep -q "+port)
+}
+
+// checkIperf3 checks how much each end reports to have sent or received.
+func checkIperf3(t *testing.T, c *program.Process) {
+	t.Helper()
+	var report struct {
+		End struct {
+			Sent     struct{ Bytes int } `json:"sum_sent"`
+			Received struct{ Bytes int } `json:"sum_received"`
+		}
+	}
+	if err := json.Unmarshal([]byte(c.Stdout.String()), &report); err != nil {
+		t.Fatalf("%v\n%v", err, c)
+	}
+	if sent, received := report.End.Sent.Bytes, report.End.Received.Bytes; sent < 1<<20 || received != sent {
+		t.Errorf("%d bytes were sent, %d received:\n%v", sent, received, c)
+	}
+}
+
+// testRedis runs clients of Redis: the peer and redis-cli. redis-benchmark with several connections often does not end
+// with librspreload of rdma-core 65, whatever the server: its threads wait for each other.
+func (h *host) testRedis(t *testing.T) {
+	for _, s := range []side{cSide, goSide} {
+		t.Run(string(s)+"-server", func(t *testing.T) {
+			port := h.port()
+			server := h.peer("redis-server", address+":"+port)
+			if s == cSide {
+				server = onRDMA("redis-server", "--bind", address, "--port", port, "--save", "", "--dir", "/tmp",
+					"--protected-mode", "no")
+			}
+			p := h.listening(t, server, port)
+			h.runRedisClients(t, port)
+			if !p.Running() {
+				t.Errorf("the server has ended:\n%v", p)
+			}
+			p.Kill()
+		})
+	}
+}
+
+func (h *host) runRedisClients(t *testing.T, port string) {
+	client := h.peer("redis-client", address+":"+port)
+	t.Run("go-client", func(t *testing.T) { h.output(t, client.path, client.args...) })
+	t.Run("c-client", func(t *testing.T) {
+		for _, c := range []struct{ args, want string }{
+			{"ping", "PONG\n"}, {"set key some-value", "OK\n"}, {"get key", "some-value\n"}, {"get absent", "\n"},
+		} {
+			e := onRDMA("redis-cli", append([]string{"-h", address, "-p", port}, strings.Fields(c.args)...)...)
+			if got := h.output(t, e.path, e.args...); got != c.want {
+				t.Errorf("redis-cli %s prints %q, want %q", c.args, got, c.want)
+			}
+		}
+	})
+}
