@@ -13,7 +13,8 @@ type connector func(context.Context, optimization) (net.Conn, error)
 
 // config returns the configuration that the C program sets.
 func (o *options) config(opt optimization) rsocket.Config {
-	c := rsocket.Config{RecvBuffer: 1 << 20, SendBuffer: 1 << 20, KeepAlive: o.keepAlive, Mappings: o.mappings}
+	c := rsocket.Config{RecvBuffer: 1 << 20, SendBuffer: 1 << 20, KeepAlive: o.keepAlive, Mappings: o.mappings,
+		Linger: 10 * time.Second} // the program ends after Close
 	if o.bufSize > 0 {
 		c.RecvBuffer, c.SendBuffer = 2*o.bufSize, 2*o.bufSize
 	}
