@@ -49,7 +49,8 @@ func (b *bench) onRsocket(ctx context.Context) error {
 // rsocketCost does the same in a guest whose clock counts instructions.
 func (b *bench) rsocketCost(ctx context.Context) error {
 	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048, ICount: true}, func(m *machine) error {
-		b.place(results.RsocketInstructions, m, "the same in a guest of one CPU whose clock counts instructions")
+		b.place(results.RsocketInstructions, m,
+			"rstream on soft-RoCE in a guest of one CPU whose clock counts instructions; TCP over the loopback device")
 		return b.rstreams(ctx, m, results.RsocketInstructions, true)
 	})
 }
