@@ -41,6 +41,8 @@ type CQ struct {
 	noted     bool   // solicited is valid
 	waiting   int    // completions since the CQ was armed: moderation
 	timer     *loop.Timer
+	generated uint32 // events
+	processed uint32 // events that the host had processed at its last arm doorbell: at least so many
 	users     int
 	demand    int       // requests whose completions the CQ must have room for; see account
 	unpolled  []pending // completions that the host has not polled; see Config.Program

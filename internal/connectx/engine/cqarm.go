@@ -59,6 +59,7 @@ func (cq *CQ) event() {
 	cq.timer.Stop()
 	cq.waiting = 0
 	cq.state = CQIdle
+	cq.generated++
 	cq.hca.config.Events.Completion(cq)
 }
 

@@ -240,6 +240,33 @@ func TestArmedAgain(t *testing.T) {
 	})
 }
 
+// TestEventsLeft checks that a guest may process several events before its doorbell arrives, if it has not processed
+// them earlier.
+func TestEventsLeft(t *testing.T) {
+	for left, want := range map[int]int{0: 1, 2: 1, 3: 0, 4: 0} {
+		run(t, 1, engine.Config{}, func(w *world) {
+			h := w.hosts[0]
+			c := h.newCQ(engine.CQAttr{})
+			w.do(func() {
+				q := h.newQP(engine.QPAttr{SendCQ: c.Number})
+				connect(q, q)
+				q.post(wqe{op: prm.OpcodeWrite}.words(0, 0))
+			})
+			w.later(time.Second)
+			w.do(func() {
+				for range left {
+					c.armPosted(0, 0) // an event, for the completion that has not been polled
+				}
+				c.armPosted(0, 3<<28)
+				if n := len(h.violations); n != want {
+					t.Errorf("%d events left: violations %+v", left, h.violations)
+				}
+				h.violations = nil
+			})
+		})
+	}
+}
+
 // TestRelaxed checks that nothing is reported without strict mode.
 func TestRelaxed(t *testing.T) {
 	for _, x := range ruleTests {
