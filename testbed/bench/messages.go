@@ -50,8 +50,8 @@ func (b *bench) messageCost(ctx context.Context) error {
 			m.address = "10.9.0.1"
 			return b.messagesOf(ctx, m, place, "ns", func(p programs) map[string][]string {
 				return map[string][]string{
-					results.Go: {p.ours, "-addr", m.address, "-rounds", "3"}, // cm's figures too
-					results.C:  {p.inC, m.address, "cost", "3"},
+					results.Go: {p.ours, "-addr", m.address, "-rounds", "10"}, // cm's figures too
+					results.C:  {p.inC, m.address, "cost", "10"},
 				}
 			})
 		})
