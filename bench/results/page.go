@@ -32,9 +32,10 @@ func (r *Run) Page() string {
 	p.charts()
 	p.printf("## All figures\n\n")
 	p.printf("A ratio is the median of Go's figure divided by C's, with the quartiles in brackets. Below 1 is better for times, above\n")
-	p.printf("1 for rates. Ratios are **bold** where Go is worse by more than the spread. The programs are unmodified: C's perftest\n")
-	p.printf("posts with ibv_wr_* if the provider supports it (mlx5), Go's with PostSend. C's cmtime passes its steps to a thread\n")
-	p.printf("and waits with sched_yield, Go's does them itself.\n\n")
+	p.printf("1 for rates. Ratios are **bold** where Go is worse by more than the spread. The C programs perftest, cmtime and rstream\n")
+	p.printf("are unmodified packages; the others are in testbed/speed/testdata. C's perftest posts with ibv_wr_* if the provider\n")
+	p.printf("supports it (mlx5), Go's with PostSend. C's cmtime passes its steps to a thread and waits with sched_yield, Go's\n")
+	p.printf("does them itself.\n\n")
 	for _, place := range r.Places {
 		if place.Name != Native {
 			p.place(place)
@@ -351,7 +352,10 @@ func (p *page) benchmarks() {
 func (p *page) repeating() {
 	p.printf("## How to repeat it\n\n")
 	p.rows([]string{"what", "command"}, [][]string{
-		{"everything", "`make bench`: about 35 minutes on two CPUs, from nothing"},
+		{"everything", "`make bench`: on two CPUs, from nothing, about 35 minutes for rxe, mlx5, cost and native," +
+			" and 10 for messages; rsocket comes on top"},
+		{"one part anew, with the other figures of the file", "`go run -C testbed ./bench -only messages`," +
+			" `go run -C bench/report . ../../docs/go-and-c.json`"},
 		{"one place, few rounds",
 			"`go run -C testbed ./bench -only mlx5 -rounds 2 -o /tmp/x.json`, `go run -C bench/report . /tmp/x.json`"},
 		{"two real hosts", "`make bench SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0`"},
