@@ -42,7 +42,7 @@ const (
 	lowWater      = 2048 // bytes of the send buffer that are worth a message
 	firstTransfer = 2048
 	maxTransfer   = 1 << 16
-	controlLen    = 32 // bytes for the payload of a control message
+	controlLen    = 32 // bytes of the largest payload of a control message
 )
 
 // initSends prepares for a queue of n requests.
@@ -52,9 +52,13 @@ func (c *Conn) initSends(n int) {
 	c.free = c.config.SendBuffer
 }
 
-// allocSends registers the send buffer. The payloads of control messages follow it.
+// allocSends registers the send buffer. The payloads of control messages follow it if they are not inline.
 func (c *Conn) allocSends() (err error) {
-	b := make([]byte, c.config.SendBuffer+maxControls*controlLen)
+	n := c.config.SendBuffer
+	if c.config.Inline < controlLen {
+		n += maxControls * controlLen
+	}
+	b := make([]byte, n)
 	c.sendBuffer = b[:c.config.SendBuffer]
 	c.sendMR, err = c.pd.RegMR(b, uverbs.LocalWrite)
 	return err
