@@ -62,6 +62,7 @@ var layers = []struct {
 		"internal/uapi"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
+	{"cmd/doctor/...", []string{"rdma", "uverbs", "provider/all", "cmd/doctor/...", "internal/nldev"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
 	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},
 }

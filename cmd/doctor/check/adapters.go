@@ -1,0 +1,82 @@
+package check
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// nvidia is the PCI vendor of ConnectX and BlueField adapters.
+const nvidia = "0x15b3"
+
+// adapters checks that there is a device, and that each ConnectX in the machine has its drivers.
+func adapters(m *machine) []Finding {
+	if m.err != nil {
+		return nil
+	}
+	var all []Finding
+	found := 0
+	for _, slot := range m.list("sys", "bus", "pci", "devices") {
+		dir := []string{"sys", "bus", "pci", "devices", slot}
+		class := m.read(append(slices.Clone(dir), "class")...)
+		if m.read(append(slices.Clone(dir), "vendor")...) != nvidia || !strings.HasPrefix(class, "0x02") {
+			continue
+		}
+		found++
+		all = append(all, m.adapter(slot, dir)...)
+	}
+	if len(m.devices) > 0 || len(all) > 0 || len(m.hidden) > 0 {
+		return all
+	}
+	if m.request.Device != "" {
+		return []Finding{{ID: "no-such-device", Severity: Error, Seen: "there is no RDMA device " + m.request.Device,
+			Why: "it was requested on the command line", Fix: "doctor (without -d, lists all devices)"}}
+	}
+	seen := "there is no RDMA device, and no ConnectX adapter in the machine"
+	if found > 0 {
+		seen = "there is no RDMA device"
+	}
+	return []Finding{{ID: "no-device", Severity: Error, Seen: seen,
+		Why: "programs need a device; soft-RoCE makes one of any network interface",
+		Fix: "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev " + m.anyInterface()}}
+}
+
+// adapter checks the drivers of a ConnectX.
+func (m *machine) adapter(slot string, dir []string) []Finding {
+	at := func(elem ...string) []string { return append(slices.Clone(dir), elem...) }
+	if m.exists(at("infiniband")...) {
+		return nil
+	}
+	driver := ""
+	if m.exists(at("driver")...) {
+		driver = "unknown"
+		if link, err := filepath.EvalSymlinks(m.path(at("driver")...)); err == nil {
+			driver = filepath.Base(link)
+		}
+	}
+	why := "its ports are not RDMA devices"
+	switch driver {
+	case "":
+		return []Finding{{ID: "no-driver", Severity: Error, Seen: "the adapter " + slot + " has no driver", Why: why,
+			Fix: "modprobe mlx5_core mlx5_ib"}}
+	case "mlx5_core":
+		return []Finding{{ID: "no-mlx5-ib", Severity: Error,
+			Seen: "the adapter " + slot + " has its network driver, and the module mlx5_ib is not loaded", Why: why,
+			Fix: "modprobe mlx5_ib"}}
+	}
+	return []Finding{{ID: "foreign-driver", Severity: Warning,
+		Seen: fmt.Sprintf("the adapter %s belongs to the driver %s", slot, driver), Why: why,
+		Fix: fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind && echo %s > /sys/bus/pci/drivers/mlx5_core/bind",
+			slot, driver, slot)}}
+}
+
+// anyInterface returns the name of a network interface that can have a soft-RoCE device.
+func (m *machine) anyInterface() string {
+	for _, name := range m.list("sys", "class", "net") {
+		if name != "lo" {
+			return name
+		}
+	}
+	return "eth0"
+}

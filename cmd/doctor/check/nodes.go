@@ -1,0 +1,60 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodes checks that the program may open the nodes in /dev/infiniband.
+func nodes(m *machine) []Finding {
+	var all []Finding
+	for _, d := range m.devices {
+		if d.Char != nil {
+			all = append(all, m.node(d.Char.Name, d.Name, d.Char.Major, d.Char.Minor, true)...)
+		}
+	}
+	if m.exists("sys", "class", "misc", "rdma_cm") {
+		var major, minor uint32
+		if _, err := fmt.Sscanf(m.read("sys", "class", "misc", "rdma_cm", "dev"), "%d:%d", &major, &minor); err != nil {
+			major, minor = 10, 0
+		}
+		all = append(all, m.node("rdma_cm", "the connection manager", major, minor, false)...)
+	}
+	return all
+}
+
+// node checks one node of what: a device, or the connection manager.
+func (m *machine) node(name, what string, major, minor uint32, device bool) []Finding {
+	path := "/dev/infiniband/" + name
+	err := m.Kernel.OpenNode(m.path("dev", "infiniband", name))
+	why := "programs cannot use " + what
+	if !device {
+		why = "programs cannot connect by IP address"
+	}
+	f := Finding{Severity: Error, Why: why}
+	switch {
+	case err == nil:
+		return nil
+	case missing(err) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV):
+		f.ID, f.Seen = "node-missing", path+" does not exist"
+		f.Fix = fmt.Sprintf("mkdir -p /dev/infiniband && mknod -m 666 %s c %d %d", path, major, minor)
+		if m.container() {
+			f.Fix = "docker run --device " + path + " ... (Kubernetes: a device plugin for RDMA)"
+		}
+	case errors.Is(err, unix.EACCES):
+		f.ID, f.Seen = "node-rights", "this user may not open "+path
+		f.Fix = "chmod 666 " + path + " (for good: install the udev rules of the package rdma-core)"
+	case errors.Is(err, unix.EPERM) && !m.shared():
+		return nil // netns reports it
+	case errors.Is(err, unix.EPERM):
+		f.ID, f.Seen = "node-forbidden", "the device cgroup does not allow to open "+path
+		f.Fix = "docker run --device " + path + " ... (systemd: DeviceAllow=" + path + " rw)"
+	default:
+		f.ID, f.Seen = "node-error", strings.TrimPrefix(err.Error(), "open ")
+		f.Fix = "dmesg | grep -iE 'infiniband|rdma|mlx5' (the kernel's log has the cause)"
+	}
+	return []Finding{f}
+}

@@ -1,0 +1,88 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// maxMessage limits the messages that peers send.
+const maxMessage = 1 << 20
+
+// Serve serves peers until ctx ends. It closes both listeners, which listen at the same port.
+func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Serve(ctx, serveConn); err != nil {
+			cancel(err)
+		}
+	})
+	wg.Go(func() {
+		<-ctx.Done()
+		_ = l.Close() // Accept reports net.ErrClosed
+	})
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			cancel(err)
+			break
+		}
+		wg.Go(func() { _ = serveHello(ctx, c) }) // the client reports what fails
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// serveHello exchanges hellos, and replies to datagrams until the peer closes the connection.
+func serveHello(ctx context.Context, c net.Conn) (err error) {
+	defer func() { err = errors.Join(err, c.Close()) }()
+	e, err := openEnd(localAddr(c))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	d, err := newDatagrams(e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	theirs, err := exchange(ctx, c, e.hello(d), false)
+	if err != nil || theirs.Datagrams == nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, c) // until the peer closes its end
+		cancel()
+	}()
+	context.AfterFunc(ctx, func() { _ = c.Close() })
+	return d.echo(ctx, *theirs.Datagrams)
+}
+
+// serveConn shares memory with a peer and replies to its calls: an empty one with the checksum of the memory, any other
+// with what it contains.
+func serveConn(ctx context.Context, c *rdma.Conn) (err error) {
+	region := rdma.NewRegion(regionSize)
+	defer func() { err = errors.Join(err, region.Close()) }()
+	pattern(region.Bytes()[:regionSize-8], seedOffered)
+	if _, err := c.SendToken(ctx, region, rdma.CanRead|rdma.CanWrite|rdma.CanAtomic); err != nil {
+		return fmt.Errorf("share memory with %v: %w", c.PeerAddr(), err)
+	}
+	return c.ServeCalls(ctx, func(request []byte) []byte {
+		if len(request) > 0 {
+			return request
+		}
+		return binary.BigEndian.AppendUint32(nil, sum(region.Bytes()[:regionSize-8]))
+	})
+}
