@@ -32,8 +32,13 @@ type fake struct {
 }
 
 func (f *fake) Devices() ([]nldev.Device, error) { return f.devices, f.err }
-func (f *fake) SharedDevices() (bool, error)     { return !f.exclusive, nil }
-func (f *fake) Try(device string) error          { return f.try[device] }
+func (f *fake) ConnectionManager() (nldev.CharDev, error) {
+	_, err := os.Stat(filepath.Join(f.root, "sys/class/misc/rdma_cm"))
+	return nldev.CharDev{Name: "rdma_cm", Major: 10, Minor: 122}, err
+}
+
+func (f *fake) SharedDevices() (bool, error) { return !f.exclusive, nil }
+func (f *fake) Try(device string) error      { return f.try[device] }
 
 func (f *fake) OpenNode(path string) error {
 	if err := f.refuse[filepath.Base(path)]; err != nil {

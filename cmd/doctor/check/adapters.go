@@ -39,7 +39,7 @@ func adapters(m *machine) []Finding {
 	}
 	return []Finding{{ID: "no-device", Severity: Error, Seen: seen,
 		Why: "programs need a device; soft-RoCE makes one of any network interface",
-		Fix: "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev " + m.anyInterface()}}
+		Fix: "rdma link add rxe0 type rxe netdev " + m.anyInterface()}}
 }
 
 // adapter checks the drivers of a ConnectX.

@@ -18,8 +18,9 @@ type machine struct {
 	*System
 	request Request
 	devices []device
-	err     error // of the list of devices
-	hidden  []string
+	err     error    // of the list of devices
+	hidden  []string // devices of other network namespaces
+	cm      *nldev.CharDev
 	addrs   map[string][]netip.Addr // by network interface
 }
 
@@ -51,6 +52,9 @@ func examine(s *System, r Request) *machine {
 		if r.Device == "" || r.Device == d.Name {
 			m.devices = append(m.devices, m.device(d))
 		}
+	}
+	if cm, err := s.Kernel.ConnectionManager(); err == nil {
+		m.cm = &cm
 	}
 	for _, name := range s.list("sys", "class", "infiniband") {
 		if !slices.ContainsFunc(list, func(d nldev.Device) bool { return d.Name == name }) {

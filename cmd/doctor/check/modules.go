@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/goverbs/goverbs/internal/nldev"
 )
@@ -20,13 +21,15 @@ func modules(m *machine) []Finding {
 			Fix: "run doctor on the host, outside of the container: it says what the container hides"}}
 	}
 	var all []Finding
-	if len(m.devices) > 0 && !m.exists("sys", "class", "infiniband_verbs") {
-		all = append(all, Finding{ID: "no-uverbs", Severity: Error, Seen: "the module ib_uverbs is not loaded",
-			Why: "the kernel offers programs no access to its RDMA devices", Fix: "modprobe ib_uverbs"})
+	if slices.ContainsFunc(m.devices, func(d device) bool { return d.Char == nil }) {
+		all = append(all, Finding{ID: "no-uverbs", Severity: Error,
+			Seen: "the module ib_uverbs is not loaded, and the kernel cannot load it",
+			Why:  "the kernel offers programs no access to its RDMA devices", Fix: "modprobe ib_uverbs"})
 	}
-	if !m.exists("sys", "class", "misc", "rdma_cm") {
-		all = append(all, Finding{ID: "no-rdma-cm", Severity: Error, Seen: "the module rdma_ucm is not loaded",
-			Why: "programs cannot connect by IP address", Fix: "modprobe rdma_ucm"})
+	if m.cm == nil {
+		all = append(all, Finding{ID: "no-rdma-cm", Severity: Error,
+			Seen: "the module rdma_ucm is not loaded, and the kernel cannot load it",
+			Why:  "programs cannot connect by IP address", Fix: "modprobe rdma_ucm"})
 	}
 	return all
 }

@@ -16,12 +16,8 @@ func nodes(m *machine) []Finding {
 			all = append(all, m.node(d.Char.Name, d.Name, d.Char.Major, d.Char.Minor, true)...)
 		}
 	}
-	if m.exists("sys", "class", "misc", "rdma_cm") {
-		var major, minor uint32
-		if _, err := fmt.Sscanf(m.read("sys", "class", "misc", "rdma_cm", "dev"), "%d:%d", &major, &minor); err != nil {
-			major, minor = 10, 0
-		}
-		all = append(all, m.node("rdma_cm", "the connection manager", major, minor, false)...)
+	if m.cm != nil {
+		all = append(all, m.node("rdma_cm", "the connection manager", m.cm.Major, m.cm.Minor, false)...)
 	}
 	return all
 }

@@ -27,6 +27,9 @@ type System struct {
 type Kernel interface {
 	// Devices returns the RDMA devices of this network namespace.
 	Devices() ([]nldev.Device, error)
+	// ConnectionManager returns the node of the connection manager. Like Devices, it makes the kernel load the module
+	// of the node, as programs do.
+	ConnectionManager() (nldev.CharDev, error)
 	// SharedDevices reports whether network namespaces share the RDMA devices.
 	SharedDevices() (bool, error)
 	// OpenNode opens a file for reading and writing, and closes it.
@@ -90,6 +93,8 @@ func (s *System) list(elem ...string) []string {
 type host struct{}
 
 func (host) Devices() ([]nldev.Device, error) { return nldev.Devices() }
+
+func (host) ConnectionManager() (nldev.CharDev, error) { return nldev.ClientCharDev("rdma_cm") }
 
 func (host) SharedDevices() (bool, error) { return nldev.NetnsMode() }
 

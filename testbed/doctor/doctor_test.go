@@ -1,0 +1,203 @@
+//go:build vm
+
+package doctor
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/world"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// A fault is planted by a command line. If the fix is a command that the guest can run, the test runs it and checks
+// that the fault is mended; then undo restores what the fix does not.
+type fault struct {
+	name, id, plant, undo string
+	limit                 func(*vm.Cmd) // how doctor runs; the fix is then for the shell that runs it
+	noFix                 bool          // undo mends it
+	args                  []string
+	within                []string // a command that runs doctor, such as one that enters a namespace
+}
+
+func user(c *vm.Cmd) { c.UID = 1000 }
+
+var faults = []fault{
+	{name: "node rights", id: "node-rights", plant: "chmod 600 /dev/infiniband/uverbs0", limit: user},
+	{name: "rights of the connection manager's node", id: "node-rights", plant: "chmod 666 /dev/infiniband/uverbs0 && " +
+		"chmod 600 /dev/infiniband/rdma_cm", limit: user, undo: "chmod 666 /dev/infiniband/rdma_cm"},
+	{name: "node missing", id: "node-missing", plant: "rm /dev/infiniband/uverbs0"},
+	{name: "connection manager's node missing", id: "node-missing", plant: "rm /dev/infiniband/rdma_cm"},
+	{name: "memlock", id: "memlock", plant: "chmod 666 /dev/infiniband/*", noFix: true, limit: func(c *vm.Cmd) {
+		c.UID, c.Rlimits = 1000, []vm.Rlimit{{Resource: unix.RLIMIT_MEMLOCK, Soft: 64 << 10, Hard: 64 << 10}}
+	}},
+	{name: "descriptors", id: "nofile", plant: "true", noFix: true, limit: func(c *vm.Cmd) {
+		c.Rlimits = []vm.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 100, Hard: 100}}
+	}},
+	{name: "interface down", id: "port-down", plant: "ip link set d0 down"},
+	{name: "small MTU", id: "mtu-low", plant: "ip link set d0 mtu 800", undo: "ip link set d0 mtu 1500"},
+	{name: "MTU of Ethernet", id: "mtu", plant: "ip link set d0 mtu 1500", undo: "ip link set d0 mtu 1500"},
+	{name: "no address", id: "no-gid", plant: "ip addr flush dev d0", noFix: true,
+		undo: "ip link set d0 down; ip link set d0 up; ip addr add 10.9.0.1/24 dev d0"},
+	{name: "address elsewhere", id: "address-elsewhere", noFix: true, args: []string{"-a", "10.77.0.1"},
+		plant: "ip link add d7 type dummy && ip addr add 10.77.0.1/24 dev d7 && ip link set d7 up", undo: "ip link del d7"},
+	{name: "no route", id: "no-route", plant: "true", noFix: true, args: []string{"-a", "203.0.113.9"}},
+	{name: "no such device", id: "no-such-device", plant: "true", noFix: true, args: []string{"-d", "mlx5_9"}},
+	{name: "no huge pages", id: "huge-pages", plant: "echo never > /sys/kernel/mm/transparent_hugepage/enabled"},
+	{name: "rdma cgroup", id: "cgroup-rdma", plant: "cd /sys/fs/cgroup && " +
+		"echo +rdma > cgroup.subtree_control && mkdir job && echo rxe0 hca_object=2 > job/rdma.max",
+		within: []string{"sh", "-c", `echo $$ > /sys/fs/cgroup/job/cgroup.procs; exec "$0" "$@"`}},
+	{name: "network namespace", id: "netns", plant: "rdma system set netns exclusive && ip netns add other", noFix: true,
+		within: []string{"ip", "netns", "exec", "other"},
+		undo:   "ip netns del other; until rdma system set netns shared; do :; done"},
+	{name: "no device", id: "no-device", plant: "rdma link del rxe0", undo: "true"},
+	{name: "no peer", id: "peer-tcp", plant: "true", noFix: true, args: []string{"10.9.0.1"}},
+}
+
+func TestGuest(t *testing.T) {
+	p := newPatient(t, vm.Config{Kernel: "6.12", Root: true, RXE: true})
+	t.Run("healthy", p.testHealthy)
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) { p.test(t, f) })
+	}
+	t.Run("peer", p.testPeer)
+}
+
+// testHealthy checks that doctor needs less than two seconds on a machine without a fault.
+func (p *patient) testHealthy(t *testing.T) {
+	p.run(t, "rdma resource show cm_id") // loads the module of the connection manager
+	var cmd *vm.Cmd
+	r := p.examine(t, func(c *vm.Cmd) { cmd = c })
+	for _, f := range r.Findings {
+		if f.Severity == "error" || f.Severity == "warning" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if took := cmd.ProcessState.UserTime + cmd.ProcessState.SystemTime; took > 2*time.Second {
+		t.Errorf("doctor took %v", took)
+	} else {
+		t.Logf("doctor took %v: %+v", took, r)
+	}
+}
+
+func (p *patient) test(t *testing.T, f fault) {
+	p.run(t, f.plant)
+	found := p.finds(t, f.id, func(c *vm.Cmd) {
+		if f.limit != nil {
+			f.limit(c)
+		}
+		if f.within != nil {
+			c.Path, c.Args = f.within[0], append(f.within, append([]string{c.Path}, c.Args[1:]...)...)
+		}
+	}, f.args...)
+	if !f.noFix {
+		p.run(t, command(found))
+	}
+	if f.undo != "" && f.noFix {
+		p.run(t, f.undo)
+	}
+	if len(f.args) == 0 {
+		p.mended(t, f.id)
+	}
+	if f.undo != "" && !f.noFix {
+		p.run(t, f.undo)
+	}
+}
+
+// testPeer runs both ends in the guest.
+func (p *patient) testPeer(t *testing.T) {
+	listening := program.Start(t, p.Guest, p.doctor, "-listen")
+	if !listening.Stdout.Await("doctor listens at port 7473") {
+		t.Fatal(listening)
+	}
+	r := p.examine(t, nil, "10.9.0.1")
+	p.checkPeer(t, r)
+	if err := listening.Cmd.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := listening.Wait(); err != nil {
+		t.Errorf("%v: %v", listening, err)
+	}
+}
+
+// checkPeer checks that all operations work.
+func (p *patient) checkPeer(t *testing.T, r report) {
+	t.Helper()
+	works := make(map[string]bool)
+	for _, f := range r.Findings {
+		works[f.ID] = f.Severity == "ok"
+	}
+	for _, id := range []string{"peer", "ud", "send", "read", "write", "atomic"} {
+		if !works[id] {
+			t.Errorf("%s does not work: %+v", id, r)
+		}
+	}
+	if r.Figures == nil || r.Figures.Calls == 0 || r.Figures.Writes == 0 {
+		t.Errorf("no figures: %+v", r)
+	}
+}
+
+// TestEmpty runs doctor in a guest without any other program.
+func TestEmpty(t *testing.T) {
+	p := newPatient(t, vm.Config{Kernel: "6.12"})
+	p.finds(t, "no-device", nil)
+}
+
+// TestAdapter runs doctor with a ConnectX, without the module mlx5_ib and with it.
+func TestAdapter(t *testing.T) {
+	boot := func(module string) *patient {
+		w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.Ethernet})
+		return newPatient(t, vm.Config{Kernel: "6.12", VFIOUser: w.Sockets(), Modules: []string{module, "rdma_ucm"}})
+	}
+	boot("mlx5_core").finds(t, "no-mlx5-ib", nil)
+	f := boot("mlx5_ib").finds(t, "port-down", nil) // of a network interface that is down
+	if !strings.HasPrefix(f.Seen, "mlx5_0 port 1 is down") {
+		t.Error(f)
+	}
+}
+
+// TestPair compares the MTUs of two guests, and connects them.
+func TestPair(t *testing.T) {
+	left, right, err := vm.Link()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*patient
+	var booting sync.WaitGroup
+	for i, nic := range []vm.NIC{left, right} {
+		booting.Go(func() {
+			ends[i] = newPatient(t, vm.Config{Kernel: "6.12", Root: true, CPUs: 1, MemoryMB: 512, NICs: []vm.NIC{nic}})
+		})
+	}
+	booting.Wait()
+	for i, p := range ends {
+		if p == nil {
+			t.FailNow()
+		}
+		p.run(t, strings.ReplaceAll("ip addr add 10.8.0.N/24 dev eth0 && ip link set eth0 up && "+
+			"rdma link add rxe0 type rxe netdev eth0", "N", string(rune('1'+i))))
+	}
+	listening := program.Start(t, ends[0].Guest, ends[0].doctor, "-listen")
+	if !listening.Stdout.Await("doctor listens at port 7473") {
+		t.Fatal(listening)
+	}
+	ends[1].checkPeer(t, ends[1].examine(t, nil, "10.8.0.1"))
+	ends[0].run(t, "ip link set eth0 mtu 800")
+	f := ends[1].finds(t, "mtu-mismatch", nil, "10.8.0.1")
+	for _, p := range ends {
+		p.run(t, command(f))
+	}
+	ends[1].checkPeer(t, ends[1].examine(t, nil, "10.8.0.1"))
+	out, err := ends[1].CommandContext(t.Context(), ends[1].doctor, "10.8.0.1").Output()
+	if err != nil || !strings.HasSuffix(string(out), "RDMA works.\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	listening.Kill()
+}
