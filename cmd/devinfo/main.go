@@ -5,64 +5,6 @@
 //	devinfo -json | jq '.[].Ports[].GIDs[].GID'
 package main
 
-import (
-	"bufio"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"os"
+import "github.com/goverbs/goverbs/cmd/internal/devinfo"
 
-	_ "github.com/goverbs/goverbs/provider/all"
-	"github.com/goverbs/goverbs/uverbs"
-)
-
-func main() {
-	opt, err := parseOptions(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		err = run(opt, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "devinfo:", err)
-		os.Exit(1)
-	}
-}
-
-// run prints the devices that opt selects. If one fails, it still prints the
-// others.
-func run(opt *options, w io.Writer) error {
-	devices, err := uverbs.Devices()
-	if err != nil {
-		return err
-	}
-	out := bufio.NewWriter(w)
-	if opt.list {
-		printList(out, devices)
-		return out.Flush()
-	}
-	infos, errs := collectAll(devices, opt)
-	if opt.json {
-		errs = append(errs, printJSON(out, infos))
-	} else {
-		for _, d := range infos {
-			printDevice(out, d, opt.verbose)
-		}
-	}
-	return errors.Join(append(errs, out.Flush())...)
-}
-
-// printList prints the names of the devices.
-func printList(w io.Writer, devices []uverbs.Device) {
-	plural := "s"
-	if len(devices) == 1 {
-		plural = ""
-	}
-	fmt.Fprintf(w, "%d HCA%s found:\n", len(devices), plural)
-	for _, d := range devices {
-		fmt.Fprintf(w, "\t%s\n", d.Name)
-	}
-	fmt.Fprintln(w)
-}
+func main() { devinfo.Main() }

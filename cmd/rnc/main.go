@@ -10,37 +10,6 @@
 // has ended without closing the connection.
 package main
 
-import (
-	"context"
-	"errors"
-	"io"
-	"os"
+import "github.com/goverbs/goverbs/cmd/internal/rnc"
 
-	"github.com/goverbs/goverbs/cmd/internal/program"
-	"github.com/goverbs/goverbs/internal/getopt"
-	_ "github.com/goverbs/goverbs/provider/all"
-)
-
-func main() {
-	program.Main("rnc", func(ctx context.Context, args []string, out io.Writer) error {
-		return run(ctx, args, os.Stdin, out, os.Stderr)
-	})
-}
-
-func run(ctx context.Context, args []string, in io.Reader, out, messages io.Writer) error {
-	o, err := parseOptions(args)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return usage(out)
-	case err != nil:
-		return err
-	}
-	n := &netcat{options: o, out: out, messages: messages}
-	if !o.noInput && !o.scan {
-		n.in = read(in)
-	}
-	if o.listen {
-		return n.serve(ctx)
-	}
-	return n.connect(ctx)
-}
+func main() { rnc.Main() }

@@ -13,27 +13,6 @@
 // cleanly on SIGINT, and exits with a non-zero status if a ping fails.
 package main
 
-import (
-	"context"
-	"errors"
-	"io"
+import "github.com/goverbs/goverbs/cmd/internal/rping"
 
-	"github.com/goverbs/goverbs/cmd/internal/program"
-	"github.com/goverbs/goverbs/internal/getopt"
-	_ "github.com/goverbs/goverbs/provider/all"
-)
-
-func main() { program.Main("rping", run) }
-
-func run(ctx context.Context, args []string, out io.Writer) error {
-	opt, err := parseOptions(args)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return usage(out)
-	case err != nil:
-		return err
-	case opt.server:
-		return runServer(ctx, opt, out)
-	}
-	return runClient(ctx, opt, out)
-}
+func main() { rping.Main() }

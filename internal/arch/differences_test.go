@@ -25,7 +25,7 @@ var deviceFiles = map[string]string{
 	"cm/devicetest/kill_test.go":          "processes are killed",
 	"cm/devicetest/soak_test.go":          "long runs: make soak",
 	"cm/example_device_test.go":           "the examples have the address of the guests' device",
-	"cmd/rping/kernel_test.go":            "uses the address of the guests' device",
+	"cmd/internal/rping/kernel_test.go":   "uses the address of the guests' device",
 	"cmd/ucmatose/kernel_test.go":         "uses the address of the guests' device",
 	"internal/nldev/device_test.go":       "netlink and sysfs of the kernel",
 	"internal/rdmacm/device_test.go":      "the node of rdma_cm; rdmacmtest has its own tests",

@@ -62,7 +62,8 @@ var layers = []struct {
 		"internal/uapi"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
-	{"cmd/doctor/...", []string{"rdma", "uverbs", "provider/all", "cmd/doctor/...", "internal/nldev"}},
+	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},
+	{"cmd/internal/doctor/...", []string{"rdma", "uverbs", "provider/all", "cmd/internal/doctor/...", "internal/nldev"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
 	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},
 }

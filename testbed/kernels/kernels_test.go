@@ -19,7 +19,7 @@ var library = []string{"internal/nldev", "internal/rdmacm", "provider/rxe", "uve
 
 // programs are commands with tests with the build tag device. The tests use rxe0's
 // address, and do not depend on the kernel.
-var programs = []string{"cmd/rping", "cmd/ucmatose"}
+var programs = []string{"cmd/internal/rping", "cmd/ucmatose"}
 
 // conns has what every net.Conn must do, of rsocket.Conn.
 var conns = []string{"testbed/netconn"}

@@ -1,0 +1,54 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// Main is the main function of goverbs-perftest. It runs the test that the name of the program or the first argument
+// names.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills the program
+	err := command(ctx, filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// command runs the test named by the program's name, else by the first argument.
+func command(ctx context.Context, name string, args []string, out, progress io.Writer) error {
+	t, ok := TestNamed(name)
+	if !ok {
+		if len(args) == 0 {
+			return fmt.Errorf("usage: %s TEST [options] [host]; the tests: %v; TEST -h lists options", name, Tests)
+		}
+		if t, ok = TestNamed(args[0]); !ok {
+			return fmt.Errorf("%s: there is no test %q: choose from %v", name, args[0], Tests)
+		}
+		args = args[1:]
+	}
+	o, err := Parse(t, args)
+	switch {
+	case errors.Is(err, ErrHelp):
+		_, err = io.WriteString(out, Usage(t))
+		return err
+	case err != nil:
+		return fmt.Errorf("%v: %w", t, err)
+	case o.ShowVersion:
+		_, err = fmt.Fprintln(out, "Version:", Version)
+		return err
+	}
+	o.Progress = progress
+	if err := Run(ctx, o, out); err != nil {
+		return fmt.Errorf("%v: %w", t, err)
+	}
+	return nil
+}

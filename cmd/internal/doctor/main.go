@@ -1,0 +1,154 @@
+// Package doctor is the program doctor, which cmd/doctor documents.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
+	"github.com/goverbs/goverbs/cmd/internal/doctor/peer"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// The exit statuses.
+const (
+	healthy = 0
+	faulty  = 1
+	failed  = 2
+)
+
+// options holds the command-line options.
+type options struct {
+	device, address string
+	peer            string
+	port            int
+	listen, json    bool
+	verbose         bool
+}
+
+// Main is the main function of the program.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills the program
+	status, err := run(ctx, check.Host(), os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "doctor:", err)
+	}
+	os.Exit(status)
+}
+
+// run returns the exit status.
+func run(ctx context.Context, s *check.System, args []string, out io.Writer) (int, error) {
+	o, err := parse(args, out)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return healthy, nil
+	case err != nil:
+		return failed, err
+	case o.listen:
+		if err := listen(ctx, o, out); err != nil {
+			return failed, err
+		}
+		return healthy, nil
+	}
+	r := report{Findings: check.Run(s, check.Request{Device: o.device, Address: cmp.Or(o.peer, o.address)})}
+	if o.peer != "" && r.usable() {
+		at := net.JoinHostPort(o.peer, strconv.Itoa(o.port))
+		found, figures := peer.Probe(ctx, at, at)
+		r.Findings, r.Figures = append(r.Findings, found...), figures
+	}
+	r.Healthy = check.Worst(r.Findings) < check.Error
+	write := r.text
+	if o.json {
+		write = r.document
+	}
+	if err := write(out, o.verbose); err != nil {
+		return failed, err
+	}
+	if !r.Healthy {
+		return faulty, nil
+	}
+	return healthy, nil
+}
+
+func parse(args []string, out io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("doctor", flag.ContinueOnError)
+	f.SetOutput(out)
+	f.Usage = func() {
+		fmt.Fprintln(out, "usage: doctor [options] [peer]\nChecks RDMA on this machine and, with a peer where doctor "+
+			"-listen runs, the connection to it.")
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.device, "d", "", "check only this `device`, such as mlx5_0")
+	f.StringVar(&o.address, "a", "", "check that programs can use this `address` of the machine")
+	f.IntVar(&o.port, "p", peer.Port, "`port` of the peer, or to listen at")
+	f.BoolVar(&o.listen, "listen", false, "be the peer of another doctor, until interrupted")
+	f.BoolVar(&o.json, "json", false, "print a JSON document")
+	f.BoolVar(&o.verbose, "v", false, "print facts and notes too")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 1 || f.NArg() > 0 && o.listen {
+		return nil, fmt.Errorf("unexpected argument %q: give at most one peer, and none with -listen", f.Arg(f.NArg()-1))
+	}
+	if o.port < 1 || o.port > 65535 {
+		return nil, fmt.Errorf("port %d is out of range: use 1 to 65535", o.port)
+	}
+	if _, err := netip.ParseAddr(o.address); o.address != "" && err != nil {
+		return nil, fmt.Errorf("-a: %w: give an IP address", err)
+	}
+	o.peer = f.Arg(0)
+	return o, nil
+}
+
+// listen serves peers until ctx ends.
+func listen(ctx context.Context, o *options, out io.Writer) error {
+	at := net.JoinHostPort("", strconv.Itoa(o.port))
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", at)
+	if err != nil {
+		return err
+	}
+	r, err := rdma.Listen(at, nil)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if _, err := fmt.Fprintf(out, "doctor listens at port %d, of TCP and of RDMA\n", o.port); err != nil {
+		return errors.Join(err, l.Close(), r.Close())
+	}
+	return peer.Serve(ctx, l, r)
+}
+
+// A report is the result of a run.
+type report struct {
+	Healthy  bool            `json:"healthy"`
+	Findings []check.Finding `json:"findings"`
+	Figures  *peer.Figures   `json:"figures,omitempty"`
+}
+
+// usable reports whether a device works, so that it makes sense to connect.
+func (r *report) usable() bool {
+	return slices.ContainsFunc(r.Findings, func(f check.Finding) bool { return f.ID == "use" && f.Severity == check.OK })
+}
+
+// document writes the report as JSON.
+func (r *report) document(w io.Writer, _ bool) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}

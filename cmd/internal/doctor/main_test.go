@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
+)
+
+func TestRun(t *testing.T) {
+	broken := newFake(t)
+	broken.remove("sys/class/misc/rdma_cm")
+	for _, c := range []struct {
+		f      *fake
+		args   string
+		status int
+		out    string // contained in the output
+		err    string // contained in the error
+	}{
+		{newFake(t), "", healthy, "RDMA works.\n", ""},
+		{newFake(t), "-v", healthy, "OK       Linux 6.12.1\n", ""},
+		{newFake(t), "-a 192.0.2.1", healthy, "for 192.0.2.1, mlx5_0 port 1 is used, with GID index 2", ""},
+		{newFake(t), "-h", healthy, "usage: doctor [options] [peer]", ""},
+		{newFake(t), "127.0.0.1 -p 1", failed, "", `unexpected argument "1"`},
+		{newFake(t), "-p 1 127.0.0.1", faulty, "fix: doctor -listen", ""},
+		{broken, "", faulty, "fix: modprobe rdma_ucm\nOK", ""},
+		{newFake(t), "-x", failed, "", "-x"},
+		{newFake(t), "-p 0", failed, "", "port 0 is out of range"},
+		{newFake(t), "-a host", failed, "", "give an IP address"},
+		{newFake(t), "-listen host", failed, "", "none with -listen"},
+	} {
+		var out strings.Builder
+		status, err := run(t.Context(), &check.System{Root: c.f.root, Kernel: c.f}, strings.Fields(c.args), &out)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if status != c.status || !strings.Contains(out.String(), c.out) || (err != nil) != (c.err != "") ||
+			!strings.Contains(text, c.err) {
+			t.Errorf("doctor %s: status %d, %v\n%s", c.args, status, err, &out)
+		}
+	}
+}
+
+// TestJSON checks that a program reads what doctor writes.
+func TestJSON(t *testing.T) {
+	f := newFake(t)
+	f.remove("sys/class/misc/rdma_cm")
+	var out strings.Builder
+	status, err := run(context.Background(), &check.System{Root: f.root, Kernel: f}, []string{"-json"}, &out)
+	if status != faulty || err != nil {
+		t.Fatal(status, err)
+	}
+	var r report
+	if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
+		t.Fatal(err)
+	}
+	got := find(t, r.Findings, "no-rdma-cm")
+	if r.Healthy || got.Severity != check.Error || got.Fix != "modprobe rdma_ucm" {
+		t.Errorf("%+v", r)
+	}
+	if err := new(check.Severity).UnmarshalText([]byte("fatal")); err == nil {
+		t.Error("an unknown severity is accepted")
+	}
+}

@@ -1,0 +1,129 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// probeNetwork runs Serve on one machine in memory and Probe on another. prepare may plant a fault before.
+func probeNetwork(t *testing.T, prepare func(n *verbstest.Network, server, client *verbstest.Machine),
+) (findings []check.Finding, figures *Figures) {
+	n := verbstest.NewNetwork(t)
+	server, client := n.Machine(), n.Machine()
+	prepare(n, server, client)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	server.Run(func() {
+		r, err := rdma.Listen(":7473", nil)
+		if err != nil {
+			t.Fatal(errors.Join(err, l.Close()))
+		}
+		go func() { served <- Serve(ctx, l, r) }()
+	})
+	client.Run(func() {
+		findings, figures = Probe(t.Context(), server.AddrPort(7473).String(), l.Addr().String())
+	})
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	return findings, figures
+}
+
+func TestProbe(t *testing.T) {
+	findings, figures := probeNetwork(t, func(*verbstest.Network, *verbstest.Machine, *verbstest.Machine) {})
+	for _, id := range []string{"peer", "ud", "send", "read", "write", "atomic"} {
+		if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.ID == id && f.Severity == check.OK }) {
+			t.Errorf("%s does not work: %+v", id, findings)
+		}
+	}
+	if figures == nil || figures.Calls < 8 || figures.Typical <= 0 || figures.P99 < figures.Typical ||
+		figures.MBPerSec <= 0 || !strings.Contains(figures.String(), "MB/s") {
+		t.Errorf("figures %+v", figures)
+	}
+}
+
+// TestOperationFails checks that an operation that fails is reported.
+func TestOperationFails(t *testing.T) {
+	findings, _ := probeNetwork(t, func(_ *verbstest.Network, _, client *verbstest.Machine) {
+		client.FailCompletion(nil, uverbs.WCLocQPOpErr, 0)
+	})
+	if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.ID == "ud" && f.Severity == check.Error }) {
+		t.Errorf("the datagram that fails is not reported: %+v", findings)
+	}
+}
+
+// TestNoRDMA checks the findings if TCP reaches the peer and RDMA does not.
+func TestNoRDMA(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	server, client := n.Machine(), n.Machine()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, err = exchange(t.Context(), c, &hello{Version: version, Device: "rxe0", Port: 1, Driver: "rxe", MTU: 256}, false)
+			err = errors.Join(err, c.Close())
+		}
+		done <- err
+	}()
+	client.Run(func() {
+		findings, figures := Probe(t.Context(), server.AddrPort(7473).String(), l.Addr().String())
+		if figures != nil || len(findings) != 3 || findings[1].ID != "mtu-mismatch" || findings[2].ID != "peer-rdma" {
+			t.Errorf("%+v, %v", findings, figures)
+		}
+	})
+	if err := errors.Join(<-done, l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostileHello checks that a peer that sends something else is reported.
+func TestHostileHello(t *testing.T) {
+	for _, line := range []string{"", "GET / HTTP/1.1\r\n", "{}\n", "{\"Version\":1,\"Datagrams\":\"x\"}\n",
+		strings.Repeat("x", 1<<16)} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				_, _ = io.WriteString(c, line) // the client may have closed its end
+				err = c.Close()
+			}
+			done <- err
+		}()
+		client := verbstest.New(t)
+		client.Run(func() {
+			findings, _ := Probe(t.Context(), client.AddrPort(1).String(), l.Addr().String())
+			if len(findings) != 1 || findings[0].ID != "peer" || findings[0].Severity != check.Error {
+				t.Errorf("%.20q: %+v", line, findings)
+			}
+		})
+		if err := errors.Join(<-done, l.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,9 +1,0 @@
-package main
-
-import (
-	"testing"
-
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
-)
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
