@@ -24,7 +24,7 @@ MODULE   = github.com/goverbs/goverbs
 LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all soak bench parity generate hardware lint race chaos
+.PHONY: help demo check test test-all soak bench parity generate hardware lint race chaos dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,8 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	$(GO) test -C bench/report ./...
 	$(GO) vet -C examples/grpc -tags soak ./...
 	$(GO) test -C examples/grpc -vet=off ./...
+	$(GO) vet -C dist ./...
+	$(GO) test -C dist -vet=off ./...
 	@if echo '#include <infiniband/verbs.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then \
 		echo "CGO_ENABLED=1 $(GO) vet, build -C bench/cgo"; \
 		CGO_ENABLED=1 $(GO) vet -C bench/cgo ./... && CGO_ENABLED=1 $(GO) build -C bench/cgo -buildvcs=false -o /dev/null .; \
@@ -92,6 +94,9 @@ hardware: bin/hardware ## the device tests and benchmarks on a device: DEVICE=ml
 .PHONY: bin/hardware
 bin/hardware: # a folder to copy to the machine with the device
 	$(GO) run -C testbed ./hardware -build "$(CURDIR)/bin/hardware"
+
+dist: ## static archives, an OCI image and checksums, in bin/dist: VERSION=v0 (docs/deploy.md)
+	$(GO) run -C dist . -o "$(CURDIR)/bin/dist" $(if $(VERSION),-version "$(VERSION)")
 
 lint: ## vet and staticcheck
 	$(GO) vet ./...
