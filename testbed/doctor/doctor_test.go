@@ -143,10 +143,19 @@ func (p *patient) checkPeer(t *testing.T, r report) {
 	}
 }
 
-// TestEmpty runs doctor in a guest without any other program.
-func TestEmpty(t *testing.T) {
+// TestModules runs doctor in a guest without any other program, while modules are unloaded. The guest has no modprobe,
+// so that its kernel cannot load them again.
+func TestModules(t *testing.T) {
 	p := newPatient(t, vm.Config{Kernel: "6.12"})
+	unload, err := p.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/testbed/doctor/unload", "", "amd64"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.finds(t, "no-device", nil)
+	program.Run(t, p.Guest, unload, "rdma_ucm")
+	p.finds(t, "no-rdma-cm", nil)
+	program.Run(t, p.Guest, unload, "rdma_rxe", "rdma_cm", "ib_uverbs", "iw_cm", "ib_cm", "ib_core")
+	p.finds(t, "no-rdma", nil)
 }
 
 // TestAdapter runs doctor with a ConnectX, without the module mlx5_ib and with it.
@@ -199,5 +208,7 @@ func TestPair(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+	ends[0].run(t, "rdma link del rxe0")
+	ends[1].finds(t, "peer", nil, "10.8.0.1")
 	listening.Kill()
 }

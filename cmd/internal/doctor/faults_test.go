@@ -249,6 +249,26 @@ func TestFaultsAlone(t *testing.T) {
 	}
 }
 
+// TestUnused checks that the error of a device or port is a warning if another one works.
+func TestUnused(t *testing.T) {
+	f := newFake(t)
+	f.addDevice("mlx5_1", "eth1", "198.51.100.1", uapi.RDMA_DRIVER_MLX5)
+	f.write("sys/class/net/eth1/flags", "0x1002")
+	f.write(ib+"mlx5_1/ports/1/state", "1: DOWN")
+	findings := f.run(check.Request{})
+	got := find(t, findings, "port-down")
+	if got.Severity != check.Warning || got.Device != "mlx5_1" || got.Port != 1 || check.Worst(findings) != check.Warning {
+		t.Errorf("%+v", findings)
+	}
+	if got := find(t, f.run(check.Request{Device: "mlx5_1"}), "port-down"); got.Severity != check.Error {
+		t.Errorf("%+v of the only device that is checked", got)
+	}
+	f.remove("dev/infiniband/rdma_cm")
+	if got := find(t, f.run(check.Request{}), "port-down"); got.Severity != check.Error {
+		t.Errorf("%+v while no device works", got)
+	}
+}
+
 func TestHealthy(t *testing.T) {
 	f := newFake(t)
 	f.write(pciSlot+"config", configSpace(1<<4))

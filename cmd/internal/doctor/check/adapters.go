@@ -24,7 +24,10 @@ func adapters(m *machine) []Finding {
 			continue
 		}
 		found++
-		all = append(all, m.adapter(slot, dir)...)
+		for _, f := range m.adapter(slot, dir) {
+			f.Device = slot
+			all = append(all, f)
+		}
 	}
 	if len(m.devices) > 0 || len(all) > 0 || len(m.hidden) > 0 {
 		return all

@@ -41,7 +41,7 @@ func (m *machine) cgroup(dir string) []Finding {
 				continue
 			}
 			used := current[name][kind]
-			f := Finding{ID: "cgroup-rdma", Severity: Note,
+			f := Finding{ID: "cgroup-rdma", Severity: Note, Device: name,
 				Seen: fmt.Sprintf("the cgroup /%s may have %d %s of %s, and has %d", dir, limit, kinds[kind], name, used),
 				Why:  "a program that needs more fails with EAGAIN",
 				Fix:  fmt.Sprintf("echo '%s %s=max' > /%s/rdma.max", name, kind, dir)}

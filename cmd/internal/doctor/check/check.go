@@ -40,9 +40,11 @@ func (s *Severity) UnmarshalText(text []byte) error {
 type Finding struct {
 	ID       string   `json:"id"` // such as "memlock", the same in every release
 	Severity Severity `json:"severity"`
-	Seen     string   `json:"seen"`          // what was seen, with the device or file
-	Why      string   `json:"why,omitempty"` // why it matters
-	Fix      string   `json:"fix,omitempty"` // the command that mends it
+	Device   string   `json:"device,omitempty"` // the device, or the PCI address of an adapter without one
+	Port     int      `json:"port,omitempty"`   // the port, or 0
+	Seen     string   `json:"seen"`             // what was seen, with the device or file
+	Why      string   `json:"why,omitempty"`    // why it matters
+	Fix      string   `json:"fix,omitempty"`    // the command that mends it
 }
 
 // A Request says what to check besides the machine itself.
@@ -67,8 +69,28 @@ func Run(s *System, r Request) []Finding {
 	for _, f := range subjects {
 		all = append(all, f(m)...)
 	}
+	m.relax(all)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 	return all
+}
+
+// relax changes errors of devices and ports to warnings if RDMA works through another port, because the others may be
+// unused.
+func (m *machine) relax(all []Finding) {
+	works := false
+	for _, d := range m.devices {
+		for _, p := range d.ports {
+			works = works || p.active() && !slices.ContainsFunc(all, func(f Finding) bool {
+				mine := f.Device == "" || f.Device == d.Name && (f.Port == 0 || f.Port == int(p.number))
+				return f.Severity == Error && mine
+			})
+		}
+	}
+	for i := range all {
+		if works && all[i].Device != "" {
+			all[i].Severity = min(all[i].Severity, Warning)
+		}
+	}
 }
 
 // Worst returns the highest severity of the findings.

@@ -95,11 +95,25 @@ func (p port) active() bool { return is(p.state, "4") }
 // addr returns the IP address of a GID.
 func addr(g nldev.GID) netip.Addr { return netip.AddrFrom16(g.GID).Unmap() }
 
-// each calls f for each port.
+// each calls f for each port, and adds the port to its findings.
 func (m *machine) each(f func(d device, p port) []Finding) (all []Finding) {
 	for _, d := range m.devices {
 		for _, p := range d.ports {
-			all = append(all, f(d, p)...)
+			for _, g := range f(d, p) {
+				g.Device, g.Port = d.Name, int(p.number)
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// eachDevice calls f for each device, and adds the device to its findings.
+func (m *machine) eachDevice(f func(d device) []Finding) (all []Finding) {
+	for _, d := range m.devices {
+		for _, g := range f(d) {
+			g.Device = d.Name
+			all = append(all, g)
 		}
 	}
 	return all

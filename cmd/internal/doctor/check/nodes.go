@@ -10,12 +10,12 @@ import (
 
 // nodes checks that the program may open the nodes in /dev/infiniband.
 func nodes(m *machine) []Finding {
-	var all []Finding
-	for _, d := range m.devices {
-		if d.Char != nil {
-			all = append(all, m.node(d.Char.Name, d.Name, d.Char.Major, d.Char.Minor, true)...)
+	all := m.eachDevice(func(d device) []Finding {
+		if d.Char == nil {
+			return nil
 		}
-	}
+		return m.node(d.Char.Name, d.Name, d.Char.Major, d.Char.Minor, true)
+	})
 	if m.cm != nil {
 		all = append(all, m.node("rdma_cm", "the connection manager", m.cm.Major, m.cm.Minor, false)...)
 	}

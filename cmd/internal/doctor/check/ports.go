@@ -3,18 +3,7 @@ package check
 import "fmt"
 
 // ports checks that links are up.
-func ports(m *machine) []Finding {
-	all := m.each(m.port)
-	for _, f := range all {
-		if f.Severity == OK { // another port works: those that are down may be unused
-			for i := range all {
-				all[i].Severity = min(all[i].Severity, Warning)
-			}
-			break
-		}
-	}
-	return all
-}
+func ports(m *machine) []Finding { return m.each(m.port) }
 
 func (m *machine) port(d device, p port) []Finding {
 	name := fmt.Sprintf("%s port %d", d.Name, p.number)

@@ -11,19 +11,17 @@ import (
 
 // use creates objects on each device. What other checks have explained is not reported again.
 func use(m *machine) []Finding {
-	var all []Finding
-	for _, d := range m.devices {
+	return m.eachDevice(func(d device) []Finding {
 		if d.Char == nil || !slices.Contains(providers, d.driver) {
-			continue
+			return nil
 		}
 		err := m.Kernel.Try(d.Name)
 		switch {
 		case err == nil:
-			all = append(all, fact("use", "%s: a PD, an MR, a CQ and a QP were created and closed", d.Name))
-			continue
+			return []Finding{fact("use", "%s: a PD, an MR, a CQ and a QP were created and closed", d.Name)}
 		case errors.Is(err, uverbs.ErrNoNode), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM),
 			errors.Is(err, uverbs.ErrNetns):
-			continue
+			return nil
 		}
 		f := Finding{ID: "use", Severity: Error, Seen: d.Name + ": " + err.Error(), Why: "programs fail in the same way",
 			Fix: "GOVERBS_TRACE=1 devinfo -d " + d.Name + " (prints the commands to the kernel)"}
@@ -35,7 +33,6 @@ func use(m *machine) []Finding {
 		if errors.Is(err, uverbs.ErrMemlock) {
 			f.ID, f.Fix = "use-memlock", "ulimit -l unlimited"
 		}
-		all = append(all, f)
-	}
-	return all
+		return []Finding{f}
+	})
 }

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -47,6 +49,9 @@ func exchange(ctx context.Context, c net.Conn, ours *hello, first bool) (*hello,
 		if theirs.Version != version {
 			return fmt.Errorf("the peer's doctor has version %d of the protocol, this one %d", theirs.Version, version)
 		}
+		for _, s := range []*string{&theirs.Device, &theirs.Driver, &theirs.Firmware} {
+			*s = strings.Map(printable, *s)
+		}
 		return nil
 	}
 	write := func() error { return json.NewEncoder(c).Encode(ours) }
@@ -54,6 +59,14 @@ func exchange(ctx context.Context, c net.Conn, ours *hello, first bool) (*hello,
 		return &theirs, errors.Join(write(), read())
 	}
 	return &theirs, errors.Join(read(), write())
+}
+
+// printable leaves out what a terminal interprets.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return -1
 }
 
 // An end is the device of one end of the connection.

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,14 +52,14 @@ func probe(ctx context.Context, c net.Conn, addr string) (all []check.Finding, _
 	defer cancel()
 	theirs, err := exchange(short, c, e.hello(d), true)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("exchange settings with %v: %w", c.RemoteAddr(), err)
 	}
 	all = compare(e.hello(d), theirs, e.gid.Netdev)
 	if theirs.Datagrams != nil {
 		all = append(all, result("ud", "a datagram", d.ping(ctx, *theirs.Datagrams), e.gid.Netdev))
 	}
 	short, cancel = context.WithTimeout(ctx, connectTimeout)
-	r, err := rdma.Dial(short, addr, &rdma.Options{MaxMessage: maxMessage})
+	r, err := rdma.Dial(short, addr, &rdma.Options{MaxMessage: MaxMessage})
 	cancel()
 	if err != nil {
 		return append(all, connectFailed(err, e.gid.Netdev)), nil, nil
@@ -78,7 +79,7 @@ func connectFailed(err error, netdev string) check.Finding {
 // compare compares the settings of both ends.
 func compare(ours, theirs *hello, netdev string) []check.Finding {
 	all := []check.Finding{{ID: "peer", Seen: fmt.Sprintf("the peer uses %s port %d (%s, firmware %s, MTU %d)",
-		theirs.Device, theirs.Port, theirs.Driver, theirs.Firmware, theirs.MTU)}}
+		theirs.Device, theirs.Port, theirs.Driver, cmp.Or(theirs.Firmware, "none"), theirs.MTU)}}
 	if ours.MTU == theirs.MTU {
 		return all
 	}

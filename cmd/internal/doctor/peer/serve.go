@@ -8,12 +8,19 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/rdma"
 )
 
-// maxMessage limits the messages that peers send.
-const maxMessage = 1 << 20
+// MaxMessage is the length of the longest message in bytes.
+const MaxMessage = 1 << 20
+
+// The limits of the listening end: the time of a peer, and how many are served at a time.
+const (
+	peerTimeout = 2 * time.Minute
+	maxPeers    = 16
+)
 
 // Serve serves peers until ctx ends. It closes both listeners, which listen at the same port.
 func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
@@ -29,13 +36,18 @@ func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
 		<-ctx.Done()
 		_ = l.Close() // Accept reports net.ErrClosed
 	})
+	places := make(chan struct{}, maxPeers)
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			cancel(err)
 			break
 		}
-		wg.Go(func() { _ = serveHello(ctx, c) }) // the client reports what fails
+		places <- struct{}{}
+		wg.Go(func() {
+			_ = serveHello(ctx, c) // the client reports what fails
+			<-places
+		})
 	}
 	wg.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -57,11 +69,14 @@ func serveHello(ctx context.Context, c net.Conn) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	theirs, err := exchange(ctx, c, e.hello(d), false)
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	short, cancelShort := context.WithTimeout(ctx, connectTimeout)
+	defer cancelShort()
+	theirs, err := exchange(short, c, e.hello(d), false)
 	if err != nil || theirs.Datagrams == nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		_, _ = io.Copy(io.Discard, c) // until the peer closes its end
 		cancel()
