@@ -3316,3 +3316,19 @@ type SockaddrIn6 struct {
 	Sin6Addr     [16]byte
 	Sin6ScopeId  uint32
 }
+
+// Constants of enum dcbnl_commands (linux/dcbnl.h).
+const (
+	DCB_CMD_IEEE_GET = 21
+)
+
+// Constants of enum dcbnl_attrs (linux/dcbnl.h).
+const (
+	DCB_ATTR_IFNAME = 1
+	DCB_ATTR_IEEE   = 13
+)
+
+// Constants of enum ieee_attrs (linux/dcbnl.h).
+const (
+	DCB_ATTR_IEEE_PFC = 2
+)

@@ -942,4 +942,8 @@ var goConsts = map[string]uint64{
 	"RDMA_NETDEV_DETACH_EVENT":                           RDMA_NETDEV_DETACH_EVENT,
 	"RDMA_RENAME_EVENT":                                  RDMA_RENAME_EVENT,
 	"RDMA_NETDEV_RENAME_EVENT":                           RDMA_NETDEV_RENAME_EVENT,
+	"DCB_CMD_IEEE_GET":                                   DCB_CMD_IEEE_GET,
+	"DCB_ATTR_IFNAME":                                    DCB_ATTR_IFNAME,
+	"DCB_ATTR_IEEE":                                      DCB_ATTR_IEEE,
+	"DCB_ATTR_IEEE_PFC":                                  DCB_ATTR_IEEE_PFC,
 }

@@ -29,6 +29,7 @@ type fake struct {
 	limits    map[int]uint64
 	addrs     map[string][]netip.Addr
 	source    netip.Addr
+	pfc       uint8
 }
 
 func (f *fake) Devices() ([]nldev.Device, error) { return f.devices, f.err }
@@ -38,7 +39,14 @@ func (f *fake) ConnectionManager() (nldev.CharDev, error) {
 }
 
 func (f *fake) SharedDevices() (bool, error) { return !f.exclusive, nil }
-func (f *fake) Try(device string) error      { return f.try[device] }
+func (f *fake) FlowControl(netdev string) (uint8, error) {
+	if netdev == "eth9" {
+		return 0, unix.EOPNOTSUPP
+	}
+	return f.pfc, nil
+}
+
+func (f *fake) Try(device string) error { return f.try[device] }
 
 func (f *fake) OpenNode(path string) error {
 	if err := f.refuse[filepath.Base(path)]; err != nil {
@@ -89,7 +97,7 @@ const (
 
 // newFake returns a healthy server with one ConnectX.
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t, root: t.TempDir(), refuse: map[string]error{}, try: map[string]error{},
+	f := &fake{t: t, root: t.TempDir(), pfc: 1 << 3, refuse: map[string]error{}, try: map[string]error{},
 		limits: map[int]uint64{unix.RLIMIT_MEMLOCK: unix.RLIM_INFINITY, unix.RLIMIT_NOFILE: 65536},
 		addrs:  map[string][]netip.Addr{"eth0": {netip.MustParseAddr(mlx5Addr)}},
 		source: netip.MustParseAddr(mlx5Addr)}

@@ -146,7 +146,8 @@ var faults = []fault{
 	{"the connection manager uses RoCE v1", "cm-roce-v1", check.Warning, func(f *fake) {
 		f.write("sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "IB/RoCE v1")
 	}, check.Request{}},
-	{"the network loses packets: no PFC", "loss", check.Note, func(f *fake) {
+	{"no priority flow control", "pfc", check.Note, func(f *fake) { f.pfc = 0 }, check.Request{}},
+	{"the network loses packets", "loss", check.Note, func(f *fake) {
 		f.write(port1+"hw_counters/packet_seq_err", "17")
 		f.write(port1+"hw_counters/out_of_sequence", "4012")
 	}, check.Request{}},

@@ -27,6 +27,31 @@ func cmDefaults(m *machine) []Finding {
 	})
 }
 
+// flowControl checks whether an adapter has priority flow control for any priority.
+func flowControl(m *machine) []Finding {
+	return m.each(func(d device, p port) []Finding {
+		if !p.ethernet || p.netdev == "" || d.driver == "rxe" {
+			return nil // soft-RoCE has no queues of its own
+		}
+		enabled, err := m.Kernel.FlowControl(p.netdev)
+		if err != nil {
+			return nil // the driver does not report it
+		}
+		if enabled != 0 {
+			var list []string
+			for n := range 8 {
+				if enabled>>n&1 == 1 {
+					list = append(list, strconv.Itoa(n))
+				}
+			}
+			return []Finding{fact("pfc", "%s has flow control for the priorities %s", p.netdev, strings.Join(list, ", "))}
+		}
+		return []Finding{{ID: "pfc", Severity: Note, Seen: p.netdev + " has flow control for no priority",
+			Why: "a congested switch drops packets, and each lost packet costs a timeout or a retry",
+			Fix: "dcb pfc set dev " + p.netdev + " prio-pfc all:off 3:on (and the same at the switch, for the traffic of RDMA)"}}
+	})
+}
+
 // lossCounters are counters that grow when the network loses packets, which PFC or ECN prevent.
 var lossCounters = []string{"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"}
 

@@ -32,6 +32,8 @@ type Kernel interface {
 	ConnectionManager() (nldev.CharDev, error)
 	// SharedDevices reports whether network namespaces share the RDMA devices.
 	SharedDevices() (bool, error)
+	// FlowControl returns the priorities for which a network interface has priority flow control, one bit each.
+	FlowControl(netdev string) (uint8, error)
 	// OpenNode opens a file for reading and writing, and closes it.
 	OpenNode(path string) error
 	// Limit returns the soft limit of a resource, one of unix.RLIMIT_*.
@@ -97,6 +99,8 @@ func (host) Devices() ([]nldev.Device, error) { return nldev.Devices() }
 func (host) ConnectionManager() (nldev.CharDev, error) { return nldev.ClientCharDev("rdma_cm") }
 
 func (host) SharedDevices() (bool, error) { return nldev.NetnsMode() }
+
+func (host) FlowControl(netdev string) (uint8, error) { return nldev.FlowControl(netdev) }
 
 func (host) OpenNode(path string) error {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
