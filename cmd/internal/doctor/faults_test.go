@@ -123,7 +123,8 @@ var faults = []fault{
 		check.Request{}},
 	{"the usual MTU of Ethernet", "mtu", check.Note, func(f *fake) { f.write("sys/class/net/eth0/mtu", "1500") },
 		check.Request{}},
-	{"no IP address", "no-gid", check.Error, func(f *fake) {
+	{"no address at all", "no-gid", check.Error, func(f *fake) { f.remove(port1 + "gids") }, check.Request{}},
+	{"no IP address", "no-gid", check.Warning, func(f *fake) {
 		f.gid("mlx5_0", 1, "", "", "eth0")
 		f.gid("mlx5_0", 2, "", "", "eth0")
 	}, check.Request{}},
@@ -224,12 +225,19 @@ func find(t *testing.T, findings []check.Finding, id string) check.Finding {
 	return findings[i]
 }
 
+// TestFaults checks that each fault is found, and does not lead to errors about other subjects.
 func TestFaults(t *testing.T) {
 	for _, c := range faults {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
 			c.plant(f)
-			got := find(t, f.run(c.request), c.id)
+			findings := f.run(c.request)
+			for _, g := range findings {
+				if g.Severity == check.Error && g.ID != c.id {
+					t.Errorf("also %+v", g)
+				}
+			}
+			got := find(t, findings, c.id)
 			if got.Severity != c.severity || got.Seen == "" || got.Why == "" || got.Fix == "" {
 				t.Errorf("%+v, want severity %v and all texts", got, c.severity)
 			}
@@ -237,16 +245,13 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsAlone checks that a fault does not lead to findings about other subjects.
-func TestFaultsAlone(t *testing.T) {
-	for _, c := range faults {
-		f := newFake(t)
-		c.plant(f)
-		for _, g := range f.run(c.request) {
-			if g.Severity == check.Error && g.ID != c.id {
-				t.Errorf("%s: also %+v", c.name, g)
-			}
-		}
+// TestVirtualFunction checks that a virtual function is not reported for a setting of its physical function.
+func TestVirtualFunction(t *testing.T) {
+	f := newFake(t)
+	f.write(pciSlot+"config", configSpace(0))
+	f.write(pciSlot+"physfn/x", "")
+	if findings := f.run(check.Request{}); check.Worst(findings) > check.OK {
+		t.Errorf("%+v", findings)
 	}
 }
 
@@ -273,13 +278,14 @@ func TestUnused(t *testing.T) {
 func TestHealthy(t *testing.T) {
 	f := newFake(t)
 	f.write(pciSlot+"config", configSpace(1<<4))
-	for _, g := range f.run(check.Request{Address: mlx5Addr}) {
+	findings := f.run(check.Request{Address: mlx5Addr})
+	for _, g := range findings {
 		if g.Severity > check.OK {
 			t.Errorf("%+v on a healthy machine", g)
 		}
 	}
 	for _, id := range []string{"port", "gid", "address", "mtu", "numa", "firmware", "kernel", "use"} {
-		if !slices.ContainsFunc(f.run(check.Request{Address: mlx5Addr}), func(g check.Finding) bool { return g.ID == id }) {
+		if !slices.ContainsFunc(findings, func(g check.Finding) bool { return g.ID == id }) {
 			t.Errorf("no fact %s", id)
 		}
 	}

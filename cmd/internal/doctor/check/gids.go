@@ -31,9 +31,13 @@ func gids(m *machine) []Finding {
 				Why: "RoCE v1 is not routed, and current peers use v2",
 				Fix: "update the adapter's firmware, or replace the adapter: it does not support RoCE v2"}}
 		}
-		return []Finding{{ID: "no-gid", Severity: Error, Seen: name + " has no GID of an IP address",
+		f := Finding{ID: "no-gid", Severity: Error, Seen: name + " has no GID",
 			Why: "programs cannot connect to it, or from it, by IP address",
-			Fix: "ip addr add ADDRESS/24 dev " + or(p.netdev, "INTERFACE")}}
+			Fix: "ip addr add ADDRESS/24 dev " + or(p.netdev, "INTERFACE")}
+		if len(p.gids) > 0 {
+			f.Severity, f.Seen = Warning, name+" has only a GID of a link-local address"
+		}
+		return []Finding{f}
 	})
 }
 

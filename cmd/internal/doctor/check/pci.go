@@ -44,8 +44,12 @@ func (m *machine) slot(d device) string {
 }
 
 // strict reports whether relaxed ordering is disabled in the device's configuration space: bit 4 of the control
-// register of the PCI Express capability. Only root can read it.
+// register of the PCI Express capability. Only root can read it. Virtual functions have the setting of their physical
+// function, and do not show it.
 func (m *machine) strict(d device) bool {
+	if m.exists(append(slices.Clone(d.pci), "physfn")...) {
+		return false
+	}
 	b, err := os.ReadFile(m.path(append(slices.Clone(d.pci), "config")...))
 	if err != nil || len(b) < 256 {
 		return false
