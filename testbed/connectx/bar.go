@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
-// BAR 0: the initialization segment, the MSI-X table, and the UAR pages.
+// BAR 0: the initialization segment, the MSI-X table, the UAR pages, and device memory.
 const (
 	uarShift    = 12      // of a UAR page
 	uarPages    = 1 << 13 // minimum, including those before the first
@@ -42,6 +42,7 @@ func (d *Device) ReadBAR(offset uint64, p []byte) {
 		return
 	}
 	if offset >= initSegEnd {
+		d.hca.LoadDeviceMemory(offset, p)
 		return
 	}
 	segment := make([]byte, initSegEnd)
@@ -76,6 +77,7 @@ func (d *Device) WriteBAR(offset uint64, p []byte) {
 			d.writeRegister(int(offset), binary.BigEndian.Uint32(p))
 			offset, p = offset+4, p[4:]
 		}
+	case d.hca.StoreDeviceMemory(offset, p):
 	case offset>>uarShift >= minFirstUAR:
 		page, in := d.uars.at(offset)
 		d.writeUAR(page, in, p)

@@ -17,6 +17,7 @@ const (
 	CapAtomic    CapType = 3
 	CapRoCE      CapType = 4
 	CapFlowTable CapType = 7
+	CapDevMem    CapType = 15
 )
 
 // A Capability is the value of a capability. The fields are in package prm:

@@ -138,7 +138,7 @@ func New(c Config) (*Device, error) {
 		return nil, fmt.Errorf("connectx: %w", err)
 	}
 	d.port = newPort(&d.config)
-	d.caps.setUARSize(c.barSize())
+	d.caps.setBAR(&c)
 	d.caps.reset()
 	d.hca = d.newEngine()
 	d.hca.SetUp(true)

@@ -1,6 +1,9 @@
 package connectx
 
-import "github.com/goverbs/goverbs/internal/connectx/prm"
+import (
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
+)
 
 // ticksPerMillisecond is the rate of the internal timer: nanoseconds.
 const ticksPerMillisecond = 1_000_000
@@ -63,6 +66,7 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapFixedBufferSize, 1},
 	{CapGeneral, prm.HCACapUMRPtrRLKY, 1},
 	{CapGeneral, prm.HCACapDumpFillMKey, 1},
+	{CapGeneral, prm.HCACapDeviceMemory, 1},
 
 	// Completions.
 	{CapGeneral, prm.HCACapCQEVersion, 1},
@@ -74,6 +78,13 @@ var offered = []Capability{
 	{CapAtomic, prm.AtomicCapSupportedAtomicReq8BEndiannessMode1, 1},
 	{CapAtomic, prm.AtomicCapAtomicOperations, 3}, // compare and swap, fetch and add
 	{CapAtomic, prm.AtomicCapAtomicSizeQP, 8},     // bytes
+
+	{CapDevMem, prm.DeviceMemCapMEMIC, 1},
+	{CapDevMem, prm.DeviceMemCapLogMinMEMICAllocSize, 6}, // engine.DeviceMemoryUnit
+	{CapDevMem, prm.DeviceMemCapLogMaxMEMICAddrAlignment, engine.MaxLogAlignment},
+	{CapDevMem, prm.DeviceMemCapMEMICBARStartAddr, 1 << logMaxBAR},
+	{CapDevMem, prm.DeviceMemCapMEMICBARSize, deviceMemory},
+	{CapDevMem, prm.DeviceMemCapMaxMEMICSize, deviceMemory},
 }
 
 // offeredPinned are capabilities of a device without memory on demand: the

@@ -17,11 +17,20 @@ func (c *Config) barSize() uint64 {
 	return 1 << (uarShift + bits.Len32(c.FirstUAR-minFirstUAR+uarPages-1))
 }
 
-// setUARSize stores the size of BAR 0 in the capabilities: its logarithm, in
-// MiB.
-func (c *capabilities) setUARSize(bar uint64) {
-	prm.HCACapUARSize.Set(c.most[CapGeneral], uint64(bits.Len64(bar>>20)-1))
+// setBAR stores the size of BAR 0 in the capabilities, as its logarithm in MiB, and where the
+// device memory begins.
+func (c *capabilities) setBAR(config *Config) {
+	prm.HCACapUARSize.Set(c.most[CapGeneral], uint64(bits.Len64(config.barSize()>>20)-1))
+	if page := c.most[CapDevMem]; page != nil {
+		prm.DeviceMemCapMEMICBARStartAddr.Set(page, config.deviceMemoryStart())
+	}
 }
+
+// The last pages of BAR 0 are device memory.
+const deviceMemory = 256 << 10
+
+// deviceMemoryStart returns the offset of device memory in BAR 0.
+func (c *Config) deviceMemoryStart() uint64 { return c.barSize() - deviceMemory }
 
 // uars are the UAR pages. The driver selects their numbering: pages of its own
 // size, with one number each, or (uar_4k) pages of 4 KiB, allocated in groups
@@ -42,7 +51,7 @@ func newUARs(c *Config, caps *capabilities) uars {
 	}
 	own := uint(uarShift) + log // of the driver's page
 	first := uint32((uint64(c.FirstUAR)<<uarShift + 1<<own - 1) >> own)
-	u.numbers = newNumbers("UAR page", first, uint32(c.barSize()>>own)-first)
+	u.numbers = newNumbers("UAR page", first, uint32(c.deviceMemoryStart()>>own)-first)
 	return u
 }
 

@@ -107,6 +107,8 @@ type Config struct {
 	// device handles what they post in a defined way, but not as intended.
 	Program bool
 	Tracer  *trace.Tracer
+	// DeviceMemory is the device's own memory. It may be empty.
+	DeviceMemory DeviceMemory
 	// Pager provides pages of memory on demand. If it is nil, accesses to
 	// missing pages fail.
 	Pager Pager
@@ -124,8 +126,9 @@ type HCA struct {
 	qps   table[*QP]
 	srqs  table[*SRQ]
 
-	translations int // bytes of the lists of memory keys and queues
-	foreign      int // bytes of ReservePages
+	memory       []*memoryPart // allocated device memory
+	translations int           // bytes of the lists of memory keys and queues
+	foreign      int           // bytes of ReservePages
 	groups       map[[16]byte][]*QP
 	management   []*QP // QPs of service QP0 or QP1, oldest first
 	port         port
@@ -178,6 +181,7 @@ func (h *HCA) clear() {
 	h.cqs = newTable[*CQ]("CQ", 1, l.CQs)
 	h.qps = newTable[*QP]("QP", firstQPN, l.QPs)
 	h.srqs = newTable[*SRQ]("SRQ", 1, l.SRQs)
+	h.memory = nil
 	h.translations, h.foreign = 0, 0
 	h.groups = make(map[[16]byte][]*QP)
 	h.management = nil

@@ -24,6 +24,9 @@ const (
 	MTT      AccessMode = 1 // pages of one size
 	KLM      AccessMode = 2 // pieces of other keys' memory, with individual lengths
 	KSM      AccessMode = 3 // pieces of other keys' memory, with one length
+	// OnDevice is device memory. Start is its offset in BAR 0, and the key's
+	// addresses begin at 0.
+	OnDevice AccessMode = 5
 )
 
 // AnyQPN in a memory key permits all queue pairs of its protection domain.
@@ -70,6 +73,7 @@ type MKey struct {
 	MKeyAttr
 	Index uint32
 	pd    *domain
+	part  *memoryPart // of mode OnDevice
 	dead  bool
 	ends  []uint64 // the ends of the pieces of a KLM list; nil if not computed yet
 }
@@ -83,7 +87,7 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Mode > KSM {
+	if a.Mode > KSM && a.Mode != OnDevice {
 		return nil, failf(ErrParam, "access mode %d", a.Mode)
 	}
 	if (a.Mode == MTT || a.Mode == KSM) && !a.Free && (a.PageShift < 3 || a.PageShift > 62) {
@@ -105,11 +109,22 @@ func (h *HCA) CreateMKey(a MKeyAttr) (*MKey, error) {
 		return nil, failf(ErrParam, "memory from %#x on, %#x bytes: wraps around", a.Start, a.Length)
 	}
 	k := &MKey{MKeyAttr: a, pd: pd}
+	if a.Mode == OnDevice {
+		if a.Length64 || a.Free || len(a.Translations) > 0 {
+			return nil, failf(ErrParam, "a key of device memory that is free, or has a list or no length")
+		}
+		if k.part, err = h.partOf(a.Start, a.Length); err != nil {
+			return nil, err
+		}
+	}
 	if k.Index, err = h.mkeys.add(k); err != nil {
 		return nil, err
 	}
 	h.translations += len(a.Translations)
 	pd.users++
+	if k.part != nil {
+		k.part.users++
+	}
 	return k, nil
 }
 
@@ -125,6 +140,9 @@ func (h *HCA) DestroyMKey(index uint32) error {
 	}
 	k.dead = true
 	k.pd.users--
+	if k.part != nil {
+		k.part.users--
+	}
 	h.translations -= len(k.Translations)
 	k.Translations, k.ends = nil, nil
 	h.mkeys.remove(index)

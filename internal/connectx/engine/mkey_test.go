@@ -119,7 +119,8 @@ func TestMKeyErrors(t *testing.T) {
 				want error
 			}{
 				{engine.MKeyAttr{PD: 99}, engine.ErrResource},
-				{engine.MKeyAttr{PD: h.pd, Mode: 5}, engine.ErrParam},
+				{engine.MKeyAttr{PD: h.pd, Mode: 4}, engine.ErrParam},
+				{engine.MKeyAttr{PD: h.pd, Mode: engine.OnDevice, Length: 64}, engine.ErrParam},
 				{engine.MKeyAttr{PD: h.pd, Mode: engine.MTT, PageShift: 63}, engine.ErrParam},
 				{engine.MKeyAttr{PD: h.pd, Octowords: 1001}, engine.ErrLimit},
 				{engine.MKeyAttr{PD: h.pd, Octowords: 1, Translations: make([]byte, 17)}, engine.ErrParam},

@@ -15,6 +15,8 @@ type Objects struct {
 	RQTs       int `json:"rqts,omitempty"`
 	FlowTables int `json:"flow_tables,omitempty"`
 
+	DeviceMemory int `json:"device_memory,omitempty"`
+
 	Translations int `json:"translations,omitempty"` // bytes of memory keys' lists
 }
 
@@ -24,6 +26,6 @@ func (h *HCA) Objects() Objects {
 		PDs: len(h.pds.objects), XRCDs: len(h.xrcds.objects), MKeys: len(h.mkeys.objects), CQs: len(h.cqs.objects),
 		QPs: len(h.qps.objects), SRQs: len(h.srqs.objects), SQs: len(h.eth.sqs.objects), RQs: len(h.eth.rqs.objects),
 		TISs: len(h.eth.tiss.objects), TIRs: len(h.eth.tirs.objects), RQTs: len(h.eth.rqts.objects),
-		FlowTables: len(h.eth.tables.objects), Translations: h.translations,
+		FlowTables: len(h.eth.tables.objects), DeviceMemory: len(h.memory), Translations: h.translations,
 	}
 }

@@ -78,7 +78,11 @@ func (k *MKey) bounds(va, n uint64) bool {
 	if k.Length64 {
 		return n == 0 || va+n-1 >= va
 	}
-	return va >= k.Start && n <= k.Length && va-k.Start <= k.Length-n
+	start := k.Start
+	if k.Mode == OnDevice {
+		start = 0
+	}
+	return va >= start && n <= k.Length && va-start <= k.Length-n
 }
 
 // ok reports whether the user may access all of the memory.
@@ -171,6 +175,8 @@ func (w *walker) walk(key uint32, va, n uint64, as user, rights Rights, depth in
 		return w.host(va, n)
 	case k.Mode == MTT:
 		return w.pages(k, va, n)
+	case k.Mode == OnDevice:
+		return w.device(k, va, n)
 	}
 	if depth == maxIndirection {
 		return false

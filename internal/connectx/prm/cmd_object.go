@@ -14,6 +14,27 @@ var (
 
 var DeallocPDOut = output("dealloc_pd", 0x10)
 
+var (
+	AllocMEMICIn                      = input("alloc_memic", 0x20)
+	AllocMEMICInLogMEMICAddrAlignment = AllocMEMICIn.field("log_memic_addr_alignment", 0xf, 0, 8)
+	AllocMEMICInRangeStartAddr        = AllocMEMICIn.field("range_start_addr", 0x10, 0, 64)
+	AllocMEMICInRangeSize             = AllocMEMICIn.field("range_size", 0x18, 0, 32)
+	AllocMEMICInMEMICSize             = AllocMEMICIn.field("memic_size", 0x1c, 0, 32)
+)
+
+var (
+	AllocMEMICOut               = output("alloc_memic", 0x10)
+	AllocMEMICOutMEMICStartAddr = AllocMEMICOut.field("memic_start_addr", 0x8, 0, 64)
+)
+
+var (
+	DeallocMEMICIn               = input("dealloc_memic", 0x20)
+	DeallocMEMICInMEMICStartAddr = DeallocMEMICIn.field("memic_start_addr", 0x10, 0, 64)
+	DeallocMEMICInMEMICSize      = DeallocMEMICIn.field("memic_size", 0x18, 0, 32)
+)
+
+var DeallocMEMICOut = output("dealloc_memic", 0x10)
+
 var AllocUARIn = input("alloc_uar", 0x10)
 
 var (
