@@ -62,6 +62,7 @@ func failClosed(t *testing.T, all map[string]failure) {
 		"QP.SetECE":                 b.qp.SetECE(ECE{}),
 		"Context.ExportFD":          second(r.c.ExportFD()),
 		"Context.AllocTD":           second(r.c.AllocTD()),
+		"Context.AllocDM":           second(r.c.AllocDM(DMConfig{Size: 4})),
 		"Context.OpenXRCD":          second(r.c.OpenXRCD(nil, 0)),
 		"SRQ.PostRecv":              second(b.ud.srq.PostRecv(RecvWR{})),
 		"SRQ.Query":                 second(b.ud.srq.Query()),
@@ -83,6 +84,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 	var gid GID
 	var remote Endpoint
 	window := good(b.pd.AllocMW(MWType2))(t)
+	dm := good(r.c.AllocDM(DMConfig{Size: 64}))(t)
 	for name, err := range map[string]error{
 		"Context.CreateCQ":       second(r.c.CreateCQ(CQConfig{})),
 		"Context.QueryPort":      second(r.c.QueryPort(0)),
@@ -96,6 +98,9 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"Context.AHAttrFromKey":  second(r.c.AHAttrFromKey(9, AHKey{})),
 		"PD.CreateAHFromWC":      second(b.pd.CreateAHFromWC(1, &WC{Flags: WCGRH}, nil)),
 		"PD.AllocMW":             second(b.pd.AllocMW(9)),
+		"PD.RegDM":               second(b.pd.RegDM(nil, 0, 4, 0)),
+		"DM.ReadAt":              second(dm.ReadAt(make([]byte, 4), 1)),
+		"DM.WriteAt":             second(dm.WriteAt(make([]byte, 8), 60)),
 		"PD.RegMR":               second(b.pd.RegMR(nil, 0)),
 		"PD.RegMRIOVA":           second(b.pd.RegMRIOVA(nil, 0, 0)),
 		"PD.RegImplicit":         second(b.pd.RegImplicit(0)),
@@ -137,12 +142,15 @@ func failBusy(t *testing.T, all map[string]failure) {
 	good(b.pd.AllocParentDomain(ParentDomainConfig{TD: td}))(t)
 	ch := good(r.c.CreateCompChannel())(t)
 	good(r.c.CreateCQ(CQConfig{Entries: 1, Channel: ch}))(t)
+	dm := good(r.c.AllocDM(DMConfig{Size: 64}))(t)
+	good(b.pd.RegDM(dm, 0, 4, 0))(t)
 	for name, err := range map[string]error{
 		"Context.CloseIdle": r.c.CloseIdle(),
 		"CompChannel.Close": ch.Close(),
 		"CQ.Close":          b.cq.Close(),
 		"PD.Close":          b.pd.Close(),
 		"TD.Close":          td.Close(),
+		"DM.Close":          dm.Close(),
 		"XRCD.Close":        b.xrc.x.Close(),
 		"SRQ.Close":         b.ud.srq.Close(),
 	} {

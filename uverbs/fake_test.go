@@ -47,6 +47,7 @@ func newRig(t testing.TB) *rig {
 
 func bareRig() *rig {
 	k := ioctltest.NewKernel(fakeDriver)
+	k.Extended.MaxDmSize = 1 << 16
 	return &rig{k: k, p: &fakeProvider{k: k}}
 }
 
@@ -117,21 +118,21 @@ type fakeProvider struct {
 func (p *fakeProvider) DriverID() uint32              { return fakeDriver }
 func (p *fakeProvider) ABI() (lowest, highest uint64) { return 1, 1 }
 
-func (p *fakeProvider) Open(_ *ioctl.Device, get driver.Command) (providerContext, error) {
+func (p *fakeProvider) Open(dev *ioctl.Device, get driver.Command) (providerContext, error) {
 	if _, err := get(nil, nil); err != nil {
 		return nil, err
 	}
 	if p.openFail != nil {
 		return nil, p.openFail
 	}
-	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
+	return &fakeContext{p, dev, leak.Track("registers of", "fake0")}, nil
 }
 
-func (p *fakeProvider) Import(_ *ioctl.Device, query driver.Command) (providerContext, error) {
+func (p *fakeProvider) Import(dev *ioctl.Device, query driver.Command) (providerContext, error) {
 	if _, err := query(nil, make([]byte, 8)); err != nil {
 		return nil, err
 	}
-	return &fakeContext{p, leak.Track("registers of", "fake0")}, nil
+	return &fakeContext{p, dev, leak.Track("registers of", "fake0")}, nil
 }
 
 // ImportPD succeeds for every handle except 99.
@@ -144,6 +145,7 @@ func (c *fakeContext) ImportPD(handle uint32) error {
 
 type fakeContext struct {
 	p      *fakeProvider
+	dev    *ioctl.Device
 	ticket *leak.Ticket
 }
 
@@ -187,6 +189,28 @@ func (c *fakeContext) AllocTD() (driver.TD, error) {
 	c.p.domains++
 	return fakeTD{c.p}, nil
 }
+
+// fakeDM is device memory in the heap.
+type fakeDM struct{ b []byte }
+
+func (c *fakeContext) AllocDM(n, align int) (driver.DM, uint32, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_ALLOC)
+	cmd.NewHandle(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)
+	cmd.Uint64(uapi.UVERBS_ATTR_ALLOC_DM_LENGTH, uint64(n))
+	cmd.Uint32(uapi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, uint32(align))
+	cmd.Out(uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET, 8)
+	cmd.Out(uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX, 2)
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, 0, err
+	}
+	return fakeDM{make([]byte, n)}, cmd.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE), nil
+}
+
+func (d fakeDM) ReadAt(p []byte, off int)  { copy(p, d.b[off:]) }
+func (d fakeDM) WriteAt(p []byte, off int) { copy(d.b[off:], p) }
+func (d fakeDM) Retire() error             { return nil }
 
 func (d fakeTD) Retire() error {
 	d.p.domains--

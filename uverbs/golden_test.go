@@ -41,6 +41,9 @@ func TestCommandBytes(t *testing.T) {
 	optionalCommands(t, r, cq, qp)
 	b := good(pd.Alloc(8192, 0))(t).Bytes()
 	memoryCommands(t, r, b)
+	dm := good(r.c.AllocDM(DMConfig{Size: 0x111}))(t)
+	check(t, good(pd.RegDM(dm, 0x11, 0x77, LocalWrite|RemoteRead))(t).Close())
+	check(t, dm.Close())
 	for _, typ := range []MWType{MWType1, MWType2} {
 		check(t, good(pd.AllocMW(typ))(t).Close())
 	}
@@ -68,7 +71,7 @@ func TestCommandBytes(t *testing.T) {
 
 	// Only providers issue these.
 	doorbells := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true,
-		"PD.QUERY": true}
+		"PD.QUERY": true, "DM.ALLOC": true}
 	for _, e := range ioctltest.Names() {
 		if !seen[e] && !doorbells[e] {
 			t.Errorf("%s is not in the golden file", e)

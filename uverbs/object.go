@@ -91,6 +91,7 @@ const (
 	rankSRQ
 	rankCQ
 	rankMR
+	rankDM
 	rankXRCD
 	rankParent
 	rankTD

@@ -20,7 +20,7 @@ var fileLayers = map[string][]fileLayer{
 			"provider context wrap devicegone gate object eventreader close idle"},
 		{"opening and querying a device", "query open wallclock limit gidtable gidselect ahexplain"},
 		{"memory, addresses and work requests",
-			"td pd domain registration alloc mr mrexplain rereg nullmr dmabuf advise mw grh ah wr"},
+			"td pd domain registration alloc mr mrexplain rereg nullmr dmabuf dm advise mw grh ah wr"},
 		{"completions", "cq channel racedetector_unsafe wait resize moderate"},
 		{"receive queues that are objects: SRQs and WQs", "xrcd srq rawpacket wq wqmodify rwqtable"},
 		{"QPs", "qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe drain " +

@@ -92,6 +92,25 @@ type NullMR interface {
 	NullKey() (lkey uint32, ok bool)
 }
 
+// A DMs is a [Context] of a device with memory of its own.
+type DMs interface {
+	// AllocDM allocates n bytes of device memory, aligned to align bytes or, if it is
+	// 0, to any address, and maps it. It returns the kernel's handle.
+	AllocDM(n, align int) (dm DM, handle uint32, err error)
+}
+
+// A DM is a provider's part of a uverbs.DM. Its methods are safe for concurrent use.
+type DM interface {
+	// ReadAt copies device memory at off to p, and WriteAt copies p to it. off and the
+	// length of p are multiples of 4, and the range is within the memory. After Retire,
+	// they access zero pages.
+	ReadAt(p []byte, off int)
+	WriteAt(p []byte, off int)
+	// Retire replaces the mapping with zero pages, after the kernel object has been
+	// destroyed.
+	Retire() error
+}
+
 // A Clock is a [Context] of a device with a readable clock.
 type Clock interface {
 	QueryClock() (uint64, error)

@@ -26,6 +26,9 @@ type Kernel struct {
 	Reply uapi.Mlx5IbAllocUcontextResp
 	// OnCommand, if not nil, is called with each command before it runs.
 	OnCommand func(ioctl.Call)
+	// DeviceMemory is what programs map at the offset of device memory: as many pages as the core's
+	// Extended.MaxDmSize has.
+	DeviceMemory []byte
 	// Stores and Bursts count the stores to registers, and those of more than 8 bytes.
 	Stores, Bursts int
 
@@ -44,6 +47,7 @@ type Kernel struct {
 	QPs   map[uint32]*QP
 	mrs   map[uint32]*mr
 	mws   map[uint32]*engine.MKey
+	dms   map[uint32]*dm
 	raw   rawObjects
 }
 
@@ -52,8 +56,8 @@ type Kernel struct {
 func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	k := &Kernel{Kernel: core, adapter: a,
 		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
-		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}, records: map[uint64]int{},
-		queues: map[uint64]receiver{}}
+		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}, dms: map[uint32]*dm{},
+		records: map[uint64]int{}, queues: map[uint64]receiver{}}
 	k.Reply = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: a.cfg.CQEVersion,
 		CmdsSuppUhw: 3, LogUarSize: 12, NumUarsPerPage: 1, BfRegSize: 512}
@@ -131,6 +135,10 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		reply(c, uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &k.Reply)
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}:
 		k.queryMR(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_ALLOC}:
+		k.allocDM(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_DM_MR_REG}:
+		return k.created(c, uapi.UVERBS_ATTR_REG_DM_MR_HANDLE, k.regDM(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE}:
 		return k.created(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE, k.createCQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_CREATE}:
@@ -251,6 +259,8 @@ func (k *Kernel) destroyer(c ioctl.Call) func() error {
 		return func() error { return k.destroyFlow(handle(c, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:
 		return func() error { return k.deregMR(handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)) }
+	case [2]uint16{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE}:
+		return func() error { return k.freeDM(handle(c, uapi.UVERBS_ATTR_FREE_DM_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:
 		return func() error { return k.deallocMW(handle(c, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:

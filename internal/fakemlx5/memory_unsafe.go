@@ -50,6 +50,9 @@ func (m *memory) View(addr uint64, n int) ([]byte, error) {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n), nil
 }
 
+// addressOf returns the address of memory that does not move.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
 // pagesOf returns a buffer of the device whose pages are at the addresses of this process.
 func pagesOf(addr, n uint64) engine.Buffer {
 	b := engine.Buffer{PageShift: 12, Offset: addr % pageSize}

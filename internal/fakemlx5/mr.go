@@ -11,6 +11,7 @@ import (
 type mr struct {
 	*engine.MKey
 	spans []span
+	inner *engine.MKey       // the key of the pages of device memory
 	reg   uapi.IbUverbsRegMr // what is registered now
 }
 
@@ -43,7 +44,7 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 		k.Forget(resp.MrHandle)
 		return refused
 	}
-	k.mrs[resp.MrHandle] = &mr{key, spans, *r}
+	k.mrs[resp.MrHandle] = &mr{MKey: key, spans: spans, reg: *r}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
 	return nil
@@ -84,7 +85,7 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 	}
 	k.check(k.adapter.HCA.DestroyMKey(m.Index))
 	k.unpin(m.spans)
-	*m = mr{key, spans, next}
+	*m = mr{MKey: key, spans: spans, reg: next}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
 	reply(c, out, resp)
 	return nil
@@ -103,6 +104,9 @@ func (k *Kernel) deregMR(h uint32) error {
 	}
 	delete(k.mrs, h)
 	k.unpin(m.spans)
+	if m.inner != nil {
+		k.check(k.adapter.HCA.DestroyMKey(m.inner.Index))
+	}
 	return k.adapter.HCA.DestroyMKey(m.Index)
 }
 

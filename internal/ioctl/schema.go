@@ -101,6 +101,9 @@ var schema = map[methodKey]method{
 	}},
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_ADVISE_MR}:     mrAdvise,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}: mrDMABuf,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_DM_MR_REG}:     mrDM,
+	{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_ALLOC}:      dmAlloc,
+	{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE}:       destroy("DM.FREE", uapi.UVERBS_ATTR_FREE_DM_HANDLE),
 	{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:    destroy("MW.DESTROY", uapi.UVERBS_ATTR_DESTROY_MW_HANDLE),
 	{uapi.UVERBS_OBJECT_AH, uapi.UVERBS_METHOD_AH_DESTROY}:    destroy("AH.DESTROY", uapi.UVERBS_ATTR_DESTROY_AH_HANDLE),
 	{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_CREATE}:   srqCreate,
@@ -163,6 +166,25 @@ var mrDMABuf = method{"MR.REG_DMABUF", map[uint16]attrDef{
 	uapi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS: {"ACCESS", classConst},
 	uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY:    {"RESP_LKEY", classOut},
 	uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY:    {"RESP_RKEY", classOut},
+}}
+
+var mrDM = method{"MR.REG_DM", map[uint16]attrDef{
+	uapi.UVERBS_ATTR_REG_DM_MR_HANDLE:       {"HANDLE", classNew},
+	uapi.UVERBS_ATTR_REG_DM_MR_OFFSET:       {"OFFSET", classConst},
+	uapi.UVERBS_ATTR_REG_DM_MR_LENGTH:       {"LENGTH", classConst},
+	uapi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE:    {"PD", classHandle},
+	uapi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS: {"ACCESS", classConst},
+	uapi.UVERBS_ATTR_REG_DM_MR_DM_HANDLE:    {"DM", classHandle},
+	uapi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY:    {"RESP_LKEY", classOut},
+	uapi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY:    {"RESP_RKEY", classOut},
+}}
+
+var dmAlloc = method{"DM.ALLOC", map[uint16]attrDef{
+	uapi.UVERBS_ATTR_ALLOC_DM_HANDLE:             {"HANDLE", classNew},
+	uapi.UVERBS_ATTR_ALLOC_DM_LENGTH:             {"LENGTH", classConst},
+	uapi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT:          {"ALIGNMENT", classConst},
+	uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET: {"START_OFFSET", classOut},
+	uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX:   {"PAGE_INDEX", classOut},
 }}
 
 var cqCreate = method{"CQ.CREATE", map[uint16]attrDef{

@@ -2324,6 +2324,7 @@ const (
 	MLX5_IB_MMAP_NC_PAGE      = 3
 	MLX5_IB_MMAP_CORE_CLOCK   = 5
 	MLX5_IB_MMAP_CLOCK_INFO   = 7
+	MLX5_IB_MMAP_DEVICE_MEM   = 8
 )
 
 // Constants of an unnamed enum (rdma/mlx5-abi.h).
@@ -2592,6 +2593,12 @@ const (
 // Constants of enum mlx5_ib_create_cq_attrs (rdma/mlx5_user_ioctl_cmds.h).
 const (
 	MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX = 4098
+)
+
+// Constants of enum mlx5_ib_alloc_dm_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET = 0x1000
+	MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX   = 0x1001
 )
 
 // Constants of enum mlx5_ib_pd_methods (rdma/mlx5_user_ioctl_cmds.h).

@@ -51,6 +51,13 @@
 // created while the Context has such an MR leaves all messages to the device. Or set
 // MLX5_SCATTER_TO_CQE=0.
 //
+// # Device memory
+//
+// uverbs.Context.AllocDM allocates memory of the adapter (MEMIC in the kernel), in multiples of
+// 64 bytes, aligned to up to 4096. It is mapped write-combining. ReadAt and WriteAt access 4 bytes
+// at a time, as the adapter requires; loads are slow. For such an MR, as for a dma-buf, no message
+// arrives in a completion.
+//
 // # Raw Ethernet
 //
 // A raw packet QP has its send ring on separate pages, because the device treats the two rings as

@@ -13,6 +13,7 @@ var (
 	_ driver.TDs        = (*deviceContext)(nil)
 	_ driver.PDImporter = (*deviceContext)(nil)
 	_ driver.NullMR     = (*deviceContext)(nil)
+	_ driver.DMs        = (*deviceContext)(nil)
 	_ driver.Clock      = (*deviceContext)(nil)
 	_ driver.WallClock  = (*deviceContext)(nil)
 	_ driver.MRAccessor = (*deviceContext)(nil)

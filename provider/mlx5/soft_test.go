@@ -89,6 +89,7 @@ func newSoft(t testing.TB, k kit) *soft {
 	s := &soft{t: t}
 	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
 	core.NoBursts, core.UARBase = k.noBursts, k.uarBase
+	core.Extended.MaxDmSize = softDeviceMemory
 	if !k.ethernet {
 		core.Ports[0].LinkLayer, core.Ports[0].Lid = 1, 1
 	}
@@ -132,14 +133,18 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 	fd, err := unix.MemfdCreate("uverbs0", unix.MFD_CLOEXEC)
 	check(s.t, err)
 	s.node = fd
-	n := int(mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, 0)) + unix.Getpagesize()
+	n := int(deviceMemoryOffset(0)) + softDeviceMemory
 	check(s.t, unix.Ftruncate(fd, int64(n)))
 	s.uar, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	check(s.t, err)
 	s.t.Cleanup(func() { check(s.t, unix.Munmap(s.uar)) })
+	s.DeviceMemory = s.uar[deviceMemoryOffset(0):]
 	return newContext(ioctl.NewFake(fd, "uverbs0", uapi.RDMA_DRIVER_MLX5, s),
 		uverbs.Device{Name: "mlx5_0", Ports: 1, DriverID: uapi.RDMA_DRIVER_MLX5}, softDriver{k, s})
 }
+
+// softDeviceMemory is the size of the device memory.
+const softDeviceMemory = 4 * 4096
 
 // softDriver is mlx5Provider with settings that do not come from the environment.
 type softDriver struct {

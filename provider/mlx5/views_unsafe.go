@@ -34,6 +34,10 @@ func uint64sOf(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
+func uint32sOf(b []byte) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
 func wordsOf(b []byte) *[2]uint32 { return (*[2]uint32)(unsafe.Pointer(&b[:8][0])) }
 
 func wordOf(b []byte) *uint32 { return (*uint32)(unsafe.Pointer(&b[:4][0])) }

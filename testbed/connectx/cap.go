@@ -47,30 +47,32 @@ func Offered(link LinkLayer) []Capability {
 	return slices.Concat(offered, offeredPinned, offeredInfiniBand)
 }
 
-// offeredWith is like Offered, with or without memory on demand.
-func offeredWith(link LinkLayer, odp bool) []Capability {
-	rows := Offered(link)
-	if odp {
+// offeredBy is like Offered, for a device with the given configuration.
+func offeredBy(config *Config) []Capability {
+	rows := Offered(config.LinkLayer)
+	if config.DeviceMemory {
+		rows = append(rows, offeredDeviceMemory...)
+	}
+	if config.ODP {
 		i := slices.IndexFunc(rows, func(c Capability) bool { return c == offeredPinned[0] })
 		rows = slices.Concat(rows[:i:i], rows[i+len(offeredPinned):], offeredODP)
 	}
 	return rows
 }
 
-// newCapabilities returns the capabilities of a link layer after replacing some
-// values.
-func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilities, error) {
-	c := capabilities{most: make(map[CapType][]byte), rows: offeredWith(link, odp)}
+// newCapabilities returns the capabilities of a device.
+func newCapabilities(config *Config) (capabilities, error) {
+	c := capabilities{most: make(map[CapType][]byte), rows: offeredBy(config)}
 	for _, r := range c.rows {
 		if c.most[r.Type] == nil {
 			c.most[r.Type] = make([]byte, capPage)
 		}
 		r.Field.Set(c.most[r.Type], r.Value)
 	}
-	if link == Ethernet {
+	if config.LinkLayer == Ethernet {
 		offerMatches(c.most[CapFlowTable])
 	}
-	for _, r := range replaced {
+	for _, r := range config.Capabilities {
 		if r.Value == 0 && r.Field.Width <= 64 && c.most[r.Type] == nil {
 			continue
 		}
@@ -80,7 +82,7 @@ func newCapabilities(link LinkLayer, odp bool, replaced []Capability) (capabilit
 				most)
 		}
 	}
-	for _, r := range replaced {
+	for _, r := range config.Capabilities {
 		if page := c.most[r.Type]; page != nil {
 			r.Field.Set(page, r.Value)
 		}

@@ -45,6 +45,8 @@ type Config struct {
 	// ODP enables memory on demand: the driver creates memory keys whose pages
 	// are provided on access, and the device requests them by page faults.
 	ODP bool
+	// DeviceMemory gives the device 256 KiB of memory of its own (MEMIC).
+	DeviceMemory bool
 
 	// FirstUAR is the number of the first UAR page, in units of 4 KiB; default:
 	// 16. BAR 0 has room for at least 2^13-16 pages from there on. From 65536
@@ -131,7 +133,7 @@ func New(c Config) (*Device, error) {
 	}
 	d := &Device{config: c, start: time.Now()}
 	var err error
-	if d.caps, err = newCapabilities(c.LinkLayer, c.ODP, c.Capabilities); err != nil {
+	if d.caps, err = newCapabilities(&c); err != nil {
 		return nil, err
 	}
 	if d.space, err = newSpace(&d.config); err != nil {

@@ -46,7 +46,7 @@ func (o *objects) groups(table uint64) {
 // queues.
 func TestClaims(t *testing.T) {
 	for _, link := range []LinkLayer{InfiniBand, Ethernet} {
-		c, err := newCapabilities(link, false, nil)
+		c, err := newCapabilities(&Config{LinkLayer: link})
 		if err != nil {
 			t.Fatal(err)
 		}

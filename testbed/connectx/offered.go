@@ -66,7 +66,6 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapFixedBufferSize, 1},
 	{CapGeneral, prm.HCACapUMRPtrRLKY, 1},
 	{CapGeneral, prm.HCACapDumpFillMKey, 1},
-	{CapGeneral, prm.HCACapDeviceMemory, 1},
 
 	// Completions.
 	{CapGeneral, prm.HCACapCQEVersion, 1},
@@ -78,7 +77,11 @@ var offered = []Capability{
 	{CapAtomic, prm.AtomicCapSupportedAtomicReq8BEndiannessMode1, 1},
 	{CapAtomic, prm.AtomicCapAtomicOperations, 3}, // compare and swap, fetch and add
 	{CapAtomic, prm.AtomicCapAtomicSizeQP, 8},     // bytes
+}
 
+// offeredDeviceMemory are capabilities of a device with memory of its own.
+var offeredDeviceMemory = []Capability{
+	{CapGeneral, prm.HCACapDeviceMemory, 1},
 	{CapDevMem, prm.DeviceMemCapMEMIC, 1},
 	{CapDevMem, prm.DeviceMemCapLogMinMEMICAllocSize, 6}, // engine.DeviceMemoryUnit
 	{CapDevMem, prm.DeviceMemCapLogMaxMEMICAddrAlignment, engine.MaxLogAlignment},

@@ -196,3 +196,16 @@ func (v *violations) check(t *testing.T) {
 	}
 	v.seen = nil
 }
+
+// TestDeviceMemory runs the test of device memory on a software ConnectX that has some.
+func TestDeviceMemory(t *testing.T) {
+	v := &violations{}
+	t.Cleanup(func() { v.check(t) })
+	w := world.StartTest(t, world.Config{LinkLayer: connectx.InfiniBand, Devices: 1, Violation: v.add,
+		Adapt: func(_ int, c *connectx.Config) { c.DeviceMemory = true }})
+	g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}})
+	program.Run(t, g, "sh", "-c", "until grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state; do sleep 0.1; done")
+	vm.RunTests(t, g, newBuilder(t).test("uverbs/devicetest", "device", "amd64"), vm.TestOptions{Timeout: time.Minute,
+		Args: []string{"-test.run=^TestDeviceDM$"},
+		Env:  []string{"GOVERBS_DEVICE=mlx5_0", "GOVERBS_KERNEL=6.12", "GOVERBS_DM=1"}})
+}

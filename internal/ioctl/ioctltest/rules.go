@@ -100,6 +100,24 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY:    out(4),
 		uapi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY:    out(4),
 	},
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_DM_MR_REG}: {
+		uapi.UVERBS_ATTR_REG_DM_MR_HANDLE:       {Class: New, Must: true},
+		uapi.UVERBS_ATTR_REG_DM_MR_OFFSET:       in(8),
+		uapi.UVERBS_ATTR_REG_DM_MR_LENGTH:       in(8),
+		uapi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE:    handle(),
+		uapi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS: flags(),
+		uapi.UVERBS_ATTR_REG_DM_MR_DM_HANDLE:    handle(),
+		uapi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY:    out(4),
+		uapi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY:    out(4),
+	},
+	{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_ALLOC}: {
+		uapi.UVERBS_ATTR_ALLOC_DM_HANDLE:             {Class: New, Must: true},
+		uapi.UVERBS_ATTR_ALLOC_DM_LENGTH:             in(8),
+		uapi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT:          in(4),
+		uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET: out(8), // mlx5_ib's
+		uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX:   out(2),
+	},
+	{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE}: destroyed(uapi.UVERBS_ATTR_FREE_DM_HANDLE),
 	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {
 		uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE: {Class: NewFD, Must: true},
 	},
@@ -222,6 +240,8 @@ var noUHW = map[Method]bool{
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_GID_ENTRY}:          true,
 	{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_PORT_SPEED}:         true,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_REG_DMABUF_MR}:                true,
+	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_DM_MR_REG}:                    true,
+	{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE}:                      true,
 	{uapi.UVERBS_OBJECT_ASYNC_EVENT, uapi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}:   true,
 	{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:                   true,
 	{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:                   true,

@@ -1,0 +1,77 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/mmio"
+)
+
+// A deviceMemory implements driver.DM: a write-combining mapping of memory of the adapter (MEMIC).
+type deviceMemory struct {
+	mem   *provider.Mapping
+	words []uint32 // the memory, from its first byte on
+}
+
+// AllocDM implements driver.DMs.
+func (c *deviceContext) AllocDM(n, align int) (driver.DM, uint32, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_ALLOC)
+	cmd.NewHandle(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)
+	cmd.Uint64(uapi.UVERBS_ATTR_ALLOC_DM_LENGTH, uint64(n))
+	cmd.Uint32(uapi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, uint32(bits.Len(uint(max(align, 1)))-1))
+	start := ioctl.OutOf[uint64](cmd, uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET)
+	page := ioctl.OutOf[uint16](cmd, uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX)
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, 0, err
+	}
+	handle := cmd.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)
+	in := int(*start) % unix.Getpagesize()
+	mem, err := provider.Map(c.dev, deviceMemoryOffset(*page), pages(in+n))
+	if err != nil {
+		return nil, 0, errors.Join(kernelError("map device memory", c.dev.Name(), err, ""), c.freeDM(handle))
+	}
+	return &deviceMemory{mem: mem, words: uint32sOf(mem.Bytes()[in:][:n])}, handle, nil
+}
+
+func (c *deviceContext) freeDM(handle uint32) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE)
+	cmd.Handle(uapi.UVERBS_ATTR_FREE_DM_HANDLE, handle)
+	return c.dev.Do(cmd)
+}
+
+// deviceMemoryOffset returns the offset at which the kernel maps device memory. The index has 16
+// bits, and the bits of the command divide it.
+func deviceMemoryOffset(index uint16) int64 {
+	const low = 1<<mmapCommandShift - 1
+	return mmapOffset(uapi.MLX5_IB_MMAP_DEVICE_MEM, int(index)&low|int(index)>>mmapCommandShift<<(2*mmapCommandShift))
+}
+
+// ReadAt implements driver.DM. The device permits accesses of 4 bytes.
+func (m *deviceMemory) ReadAt(p []byte, off int) {
+	for i := range len(p) / 4 {
+		binary.NativeEndian.PutUint32(p[4*i:], atomic.LoadUint32(&m.words[off/4+i]))
+	}
+}
+
+// WriteAt implements driver.DM.
+func (m *deviceMemory) WriteAt(p []byte, off int) {
+	for i := range len(p) / 4 {
+		mmio.Store32(&m.words[off/4+i], binary.NativeEndian.Uint32(p[4*i:]))
+	}
+	mmio.FlushWrites() // before the doorbell of a request that reads the bytes
+}
+
+// Retire implements driver.DM.
+func (m *deviceMemory) Retire() error { return m.mem.Retire() }
