@@ -65,6 +65,7 @@ var layers = []struct {
 	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},
 	{"cmd/internal/doctor/...", []string{"rdma", "uverbs", "provider/all", "cmd/internal/doctor/...", "internal/nldev"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
+	{"examples/objects", []string{"examples/objects/onesided", "provider/all"}},
 	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},
 }
 

@@ -1,0 +1,82 @@
+//go:build vm
+
+package kernels
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/vm"
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// objects runs examples/objects, and kills its server and its client.
+const objects = `
+ip link set lo up
+url=http://127.0.0.1:7480
+run() { timeout 60 objects -size 4194304 -buffers 2 "$@"; }
+serve() {
+	objects -size 4194304 -buffers 2 serve /tmp/store > /tmp/serve 2>&1 &
+	server=$!
+	until grep -q serving /tmp/serve; do kill -0 $server || { cat /tmp/serve; exit 1; }; done
+}
+rdma() { grep "$1 bytes by RDMA" /tmp/log || { cat /tmp/log /tmp/serve; exit 1; }; }
+
+mkdir /tmp/store
+head -c 4194304 /dev/urandom > /tmp/source
+serve
+
+echo "put, get, range"
+run put $url/a < /tmp/source 2> /tmp/log; rdma 4194304
+run get $url/a > /tmp/target 2> /tmp/log; rdma 4194304
+cmp /tmp/source /tmp/target
+cmp /tmp/source /tmp/store/a
+run -range bytes=1000000-1999999 get $url/a > /tmp/target 2> /tmp/log; rdma 1000000
+dd if=/tmp/source of=/tmp/part bs=1000000 skip=1 count=1 2> /dev/null
+cmp /tmp/part /tmp/target
+
+echo "larger than a buffer: TCP"
+cat /tmp/source /tmp/source > /tmp/store/b
+run get $url/b > /tmp/target 2> /tmp/log; grep 'over TCP' /tmp/log
+cmp /tmp/store/b /tmp/target
+
+echo "clients killed"
+for i in 1 2 3; do
+	run get $url/a > /dev/null 2>&1 &
+	kill -9 $!
+	wait $! || true
+done
+run get $url/a > /tmp/target 2> /tmp/log; rdma 4194304
+cmp /tmp/source /tmp/target
+
+echo "server killed and restarted"
+kill -9 $server
+wait $server || true
+if run get $url/a > /dev/null 2> /tmp/log; then exit 1; fi
+cat /tmp/log
+serve
+run get $url/a > /tmp/target 2> /tmp/log; rdma 4194304
+cmp /tmp/source /tmp/target
+kill -INT $server
+wait $server || { cat /tmp/serve; exit 1; }
+`
+
+// TestObjects runs examples/objects on rxe and on the software ConnectX.
+func TestObjects(t *testing.T) {
+	run := func(t *testing.T, g *vm.Guest) {
+		path, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/objects", "", "amd64"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		setup := "set -e; mkdir /tmp/bin; PATH=/tmp/bin:$PATH; ln -s " + path + " /tmp/bin/objects\n"
+		t.Log(program.Run(t, g, "sh", "-c", setup+objects))
+	}
+	t.Run("rxe", func(t *testing.T) {
+		run(t, vm.Start(t, vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}))
+	})
+	t.Run("connectx", func(t *testing.T) {
+		v := &violations{}
+		v.allow([]string{"blueflame"}) // processes are killed within bursts
+		run(t, site{kernel: "6.12", link: connectx.Ethernet}.boot(t, v))
+	})
+}
