@@ -142,6 +142,7 @@ func (x *offer) do() (*http.Response, error) {
 	}
 	for range maxTries {
 		var sent atomic.Int32
+		probe := x.probes()
 		resp, err := x.t.base().RoundTrip(x.request(&sent))
 		if err != nil { // the server may be using the buffer
 			x.revoke()
@@ -152,10 +153,14 @@ func (x *offer) do() (*http.Response, error) {
 			return x.plain(x.revoke)
 		}
 		reply := resp.Header.Get(headerEndpoint)
-		if resp.StatusCode != http.StatusPreconditionRequired || reply == "" {
+		final := resp.StatusCode != http.StatusPreconditionRequired || reply == ""
+		if final && !probe {
 			return x.finish(resp)
 		}
 		resp.Body.Close()
+		if final { // the server cannot use the token
+			break
+		}
 		if x.e.connected() { // to a link that the server no longer has
 			if err := x.e.Close(); err != nil {
 				return x.plain(x.revoke)
@@ -173,6 +178,10 @@ func (x *offer) do() (*http.Response, error) {
 // revoke ends the server's access to the buffer.
 func (x *offer) revoke() { x.b.revoke(x.e.Close) }
 
+// probes reports whether the next request only asks for a connection. A server without a
+// Handler would store an empty object for a PUT with a token.
+func (x *offer) probes() bool { return writes(x.req.Method) && !x.e.connected() }
+
 // request returns the request with a token in place of its body. It counts in sent how often it
 // was sent: http.Transport repeats a GET if its connection was lost.
 func (x *offer) request(sent *atomic.Int32) *http.Request {
@@ -181,7 +190,11 @@ func (x *offer) request(sent *atomic.Int32) *http.Request {
 	}))
 	r.Header.Set(headerToken, Token{Transport: transports[0].name(), Addr: x.b.mr.Addr(), Length: x.length,
 		RKey: x.b.mr.RKey(), Peer: x.e.peer()}.String())
-	if writes(r.Method) {
+	switch {
+	case !writes(r.Method):
+	case x.probes():
+		r.Method, r.Body, r.ContentLength, r.GetBody = http.MethodOptions, nil, 0, nil
+	default:
 		r.Header.Set(headerCRC, checksum(x.b.mem[:x.length]))
 		r.Body, r.ContentLength, r.GetBody = http.NoBody, 0, nil
 	}

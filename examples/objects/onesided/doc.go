@@ -14,9 +14,10 @@
 //
 // A response with Rdma-Length has no HTTP body. A GET that is refused has its body in the
 // same response, over TCP. A PUT that is refused has status 428, and the client repeats it
-// with the body. A server without this package ignores the token: it sends the body of a GET
-// over TCP, but stores an empty object for a PUT. Use a Transport only with servers that have
-// a Handler.
+// with the body. A server without a Handler ignores the token of a GET. It would store an empty
+// object for a PUT, whose body is not in the request: before the first PUT through a link the
+// client sends the token with OPTIONS, and sends the PUT over TCP if the response has no
+// Rdma-Endpoint.
 //
 // # Fallback
 //

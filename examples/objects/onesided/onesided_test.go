@@ -108,6 +108,18 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
+// TestForeignServer has a server without a Handler.
+func TestForeignServer(t *testing.T) {
+	r := newRig(t)
+	r.front.Store(http.HandlerFunc(r.store.ServeHTTP))
+	data := randomBytes(5000)
+	for range 2 {
+		r.byRDMA(r.put("a", data), -1)
+		r.byRDMA(r.get("a", data), -1)
+	}
+	r.allFree()
+}
+
 // A tap changes the token of requests, and responses.
 type tap struct {
 	http.RoundTripper
