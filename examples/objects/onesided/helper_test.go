@@ -151,9 +151,21 @@ func (r *rig) byRDMA(resp *http.Response, want int) {
 // allFree checks that no request holds a buffer.
 func (r *rig) allFree() {
 	r.Helper()
-	for _, p := range []*Pool{r.transport.Pool, r.handler.Pool} {
-		if len(p.free) != buffers {
-			r.Errorf("%d of %d buffers are free", len(p.free), buffers)
+	if n := len(r.transport.Pool.free); n != buffers {
+		r.Errorf("%d of the client's %d buffers are free", n, buffers)
+	}
+	r.serverFree()
+}
+
+// serverFree waits until the server's requests have released their buffers.
+func (r *rig) serverFree() {
+	r.Helper()
+	for n := range buffers {
+		select {
+		case b := <-r.handler.Pool.free:
+			defer b.release()
+		case <-r.ctx.Done():
+			r.Fatalf("%d of the server's %d buffers are free", n, buffers)
 		}
 	}
 }

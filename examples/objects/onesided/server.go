@@ -99,13 +99,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, text string) err
 type exchange struct {
 	h *Handler
 	b *buffer
-	l *cached // nil after an error
+	l *cached // nil after the transfer
 	t Token
 }
 
+// end returns the link, before the client can use it for its next request.
 func (x *exchange) end() {
 	if x.l != nil {
 		x.h.links.put(x.l)
+		x.l = nil
 	}
 }
 
@@ -126,7 +128,7 @@ func (x *exchange) receive(w http.ResponseWriter, r *http.Request) error {
 
 // send runs the handler, and writes the response's body to the client's memory.
 func (x *exchange) send(w http.ResponseWriter, r *http.Request) {
-	s := &stage{ResponseWriter: w, mem: x.b.mem[:min(len(x.b.mem), x.t.Length)]}
+	s := &stage{ResponseWriter: w, mem: x.b.mem[:min(len(x.b.mem), x.t.Length)], passing: x.end}
 	x.h.Next.ServeHTTP(s, r)
 	if s.passed {
 		return
@@ -147,12 +149,14 @@ func (x *exchange) send(w http.ResponseWriter, r *http.Request) {
 // memory.
 func (x *exchange) transfer(ctx context.Context, op uverbs.Opcode, n int) error {
 	if n == 0 {
+		x.end()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 	err := x.l.transfer(ctx, op, x.b.mr.SGE(0, n), x.t)
 	if err == nil {
+		x.end()
 		return nil
 	}
 	if cerr := x.h.links.drop(x.l); cerr != nil {

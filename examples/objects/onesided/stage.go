@@ -13,6 +13,8 @@ type stage struct {
 	n      int
 	code   int
 	passed bool
+	// passing is called before the response is sent over TCP.
+	passing func()
 }
 
 func (s *stage) WriteHeader(code int) {
@@ -57,6 +59,7 @@ func (s *stage) pass(reason string) error {
 		return nil
 	}
 	s.passed = true
+	s.passing()
 	s.Header().Set(headerRefused, reason)
 	if s.code == 0 {
 		s.code = http.StatusOK
