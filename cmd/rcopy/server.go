@@ -41,7 +41,7 @@ func serve(ctx context.Context, port string, out io.Writer) error {
 		end := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 		err = s.run()
 		end()
-		if err = errors.Join(err, s.close(), conn.Close()); err != nil {
+		if err = errors.Join(err, s.close(), conn.Close()); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(out, "...%v\n", err) // the next client may do better
 		}
 	}
