@@ -57,10 +57,10 @@ func TestManyContacts(t *testing.T) {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 7)
 		r.udp.send(from, addrOf(a), rsocket.Contact(false, uint32(2+i), ip4, []byte("spam")))
 		if i%500 == 499 {
-			r.settle(t, a) // the socket keeps a thousand
+			r.drain(t, a) // the socket keeps a thousand
 		}
 	}
-	r.settle(t, a)
+	r.drain(t, a)
 	if known, wanted := a.Peers(); known != rsocket.MaxPacketPeers || wanted != 0 {
 		t.Errorf("%d peers are known, want %d; %d routes are wanted", known, rsocket.MaxPacketPeers, wanted)
 	}
@@ -88,8 +88,8 @@ func TestManyContacts(t *testing.T) {
 	}
 }
 
-// settle waits until a has handled the contacts that were sent: one more gets a reply.
-func (r *packetRig) settle(t testing.TB, a *rsocket.PacketConn) {
+// drain waits until a has handled the contacts that were sent: one more gets a reply.
+func (r *packetRig) drain(t testing.TB, a *rsocket.PacketConn) {
 	t.Helper()
 	s := must(r.udp.socket(netip.MustParseAddrPort("10.0.0.1:9")))(t)
 	defer func() { check(t, s.Close()) }()
@@ -186,16 +186,16 @@ func TestForgedReply(t *testing.T) {
 	a, b := r.both(t, rsocket.Config{})
 	acquaint(t, a, b)
 	r.udp.send(addrOf(b), addrOf(a), rsocket.Contact(true, 0xabcdef, ip4, nil))
-	r.settle(t, a)
+	r.drain(t, a)
 	if qpn, ok := a.Route(addrOf(b)); ok && qpn == b.QPN() {
 		t.Error("the reply is ignored")
 	}
 	a.Renew(addrOf(b))
 	must(a.WriteTo([]byte("by UDP"), b.LocalAddr()))(t)
 	must(b.Read(make([]byte, 16)))(t)
-	r.settle(t, a) // after the reply of b
+	r.drain(t, a) // after the reply of b
 	for range 2 {
-		must(a.Read(make([]byte, 16)))(t) // those of settle
+		must(a.Read(make([]byte, 16)))(t) // those of drain
 	}
 	acquaint(t, a, b)
 	if qpn, _ := a.Route(addrOf(b)); qpn != b.QPN() {
