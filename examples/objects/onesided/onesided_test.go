@@ -188,3 +188,39 @@ func TestToken(t *testing.T) {
 		}
 	}
 }
+
+// A slowWriter waits after it has sent data.
+type slowWriter struct {
+	http.ResponseWriter
+	proceed <-chan struct{}
+}
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	defer func() { <-w.proceed }()
+	return w.ResponseWriter.Write(p)
+}
+
+// TestLinkReturned has a request that uses the link of one whose response is still being sent.
+func TestLinkReturned(t *testing.T) {
+	r := newRig(t)
+	data := randomBytes(2 * bufferSize)
+	r.store.m.Store("/large", data)
+	r.put("a", data[:1000])
+	proceed := make(chan struct{})
+	r.front.Store(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/large" {
+			w = slowWriter{w, proceed}
+		}
+		r.handler.ServeHTTP(w, q)
+	}))
+	resp, err := r.do(r.ctx, http.MethodGet, "large", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.byRDMA(r.get("a", data[:1000]), 1000)
+	close(proceed)
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	r.allFree()
+}
