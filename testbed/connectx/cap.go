@@ -53,6 +53,9 @@ func offeredBy(config *Config) []Capability {
 	if config.DeviceMemory {
 		rows = append(rows, offeredDeviceMemory...)
 	}
+	if config.DevX {
+		rows = append(rows, offeredDevX...)
+	}
 	if config.ODP {
 		i := slices.IndexFunc(rows, func(c Capability) bool { return c == offeredPinned[0] })
 		rows = slices.Concat(rows[:i:i], rows[i+len(offeredPinned):], offeredODP)

@@ -35,7 +35,7 @@ var byOpcode = make(map[uint16]*command)
 
 func init() {
 	for _, table := range [][]command{hcaCommands, portCommands, objectCommands, qpCommands, srqCommands, ethCommands,
-		flowCommands} {
+		flowCommands, uctxCommands} {
 		for i := range table {
 			byOpcode[table[i].opcode] = &table[i]
 		}
@@ -72,8 +72,6 @@ func (d *Device) check(c *command, in []byte) error {
 	switch {
 	case c == nil:
 		return refuse(statusBadOpcode, reasonOpcode)
-	case prm.CmdUID.Is(in):
-		return refuse(statusBadParam, reasonUID)
 	case c.when >= enabled && !d.enabled:
 		return refuse(statusBadSystemState, reasonNotEnabled)
 	case c.when >= running && !d.running:
@@ -83,7 +81,7 @@ func (d *Device) check(c *command, in []byte) error {
 	case c.when == atFirst && !d.config.NoISSI:
 		return refuse(statusBadOpcode, reasonISSI)
 	}
-	return nil
+	return d.checkUser(in)
 }
 
 // fail stores the output of a command that was refused.

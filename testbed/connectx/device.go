@@ -47,6 +47,8 @@ type Config struct {
 	ODP bool
 	// DeviceMemory gives the device 256 KiB of memory of its own (MEMIC).
 	DeviceMemory bool
+	// DevX enables user contexts: the driver then passes on commands of programs.
+	DevX bool
 
 	// FirstUAR is the number of the first UAR page, in units of 4 KiB; default:
 	// 16. BAR 0 has room for at least 2^13-16 pages from there on. From 65536
@@ -103,6 +105,7 @@ type Device struct {
 	lost     uars    // what was allocated when the device was last stopped
 	domains  numbers // transport domains
 	counters numbers // sets of Q counters
+	users    numbers // user contexts
 	port     portState
 	failures []*failure
 
@@ -198,6 +201,7 @@ func (d *Device) stop() {
 	d.uars = newUARs(&d.config, &d.caps)
 	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
 	d.counters = newNumbers("counter set", 1, 255)
+	d.users = newUsers(&d.caps)
 	d.port.restart()
 	d.hca.Reset()
 	d.limitFrames()

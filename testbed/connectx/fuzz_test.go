@@ -22,11 +22,13 @@ func FuzzCommand(f *testing.F) {
 			return
 		}
 		v := newDriver(t, func(c *Config) {
+			c.DevX = true
 			if ethernet {
 				c.LinkLayer = Ethernet
 			}
 		})
 		v.boot()
+		v.createUctx()
 		eqn, _ := v.createEQ(4, 1<<eventCommand|1<<eventPort, 0)
 		for range 2 {
 			entry := v.put(0, in, int(outLength))
