@@ -59,10 +59,13 @@ func stress(t *testing.T) {
 	})
 	var clients sync.WaitGroup
 	end := time.Now().Add(d)
+	dialing := make(chan struct{}, 64) // as many handshakes have time, also on a loaded machine
 	p.onClient(func() {
 		for i := range conns {
 			clients.Go(func() {
+				dialing <- struct{}{}
 				c, err := rdma.Dial(ctx, p.addr(l), nil)
+				<-dialing
 				if err != nil {
 					t.Error(err)
 					return
