@@ -91,11 +91,12 @@ func (d *DM) Context() *Context { return d.ctx }
 
 // ReadAt copies device memory to p: ibv_memcpy_from_dm(3). off and the length of p must be
 // multiples of 4. ReadAt returns io.EOF with the bytes before the end if p extends beyond it,
-// [ErrInvalid] if off is outside the memory or the range is unaligned, and [ErrClosed] after
-// Close.
+// [ErrInvalid] if off is outside the memory or the range is unaligned, [ErrClosed] after or
+// during Close, and [ErrDeviceGone] if the device is gone. After the last two, the contents of p
+// are undefined.
 func (d *DM) ReadAt(p []byte, off int64) (int, error) {
 	n, err := d.bounds("read device memory", p, off)
-	if err != nil || n == 0 {
+	if err != nil {
 		return 0, err
 	}
 	if err := d.use(func() { d.impl.ReadAt(p[:n], int(off)) }); err != nil {
@@ -109,8 +110,8 @@ func (d *DM) ReadAt(p []byte, off int64) (int, error) {
 
 // WriteAt copies p to device memory: ibv_memcpy_to_dm(3). off and the length of p must be
 // multiples of 4. Work requests that are posted later see the bytes. WriteAt returns
-// [ErrInvalid], and writes nothing, if the range is not within the memory or unaligned, and
-// [ErrClosed] after Close.
+// [ErrInvalid], and writes nothing, if the range is not within the memory or unaligned,
+// [ErrClosed] after or during Close, and [ErrDeviceGone] if the device is gone.
 func (d *DM) WriteAt(p []byte, off int64) (int, error) {
 	const op = "write device memory"
 	n, err := d.bounds(op, p, off)
@@ -135,16 +136,26 @@ func (d *DM) bounds(op string, p []byte, off int64) (int, error) {
 	return min(len(p), d.size&^(dmWord-1)-int(off)), nil
 }
 
-// use calls f, which uses the mapping, unless the memory is closed. Close retires the mapping, but it stays readable
-// and writable, so that f need not hold a lock.
+// use calls f, which uses the mapping, unless the memory is closed or the device is gone. Close and the removal of a
+// device replace the mapping with zero pages, which f may access without a lock. So use checks again after f: what f
+// has copied may not be device memory.
 func (d *DM) use(f func()) error {
-	d.mu.Lock()
-	closed := d.closed
-	d.mu.Unlock()
-	if closed {
-		return ErrClosed
+	if err := d.usable(); err != nil {
+		return err
 	}
 	f()
+	return d.usable()
+}
+
+func (d *DM) usable() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return ErrClosed
+	case d.ctx.deviceGone.Load():
+		return ErrDeviceGone
+	}
 	return nil
 }
 

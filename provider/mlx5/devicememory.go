@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,7 @@ func (m *deviceMemory) ReadAt(p []byte, off int) {
 	for i := range len(p) / 4 {
 		binary.NativeEndian.PutUint32(p[4*i:], atomic.LoadUint32(&m.words[off/4+i]))
 	}
+	runtime.KeepAlive(m) // and with it the mapping: see package provider
 }
 
 // WriteAt implements driver.DM.
@@ -71,6 +73,7 @@ func (m *deviceMemory) WriteAt(p []byte, off int) {
 		mmio.Store32(&m.words[off/4+i], binary.NativeEndian.Uint32(p[4*i:]))
 	}
 	mmio.FlushWrites() // before the doorbell of a request that reads the bytes
+	runtime.KeepAlive(m)
 }
 
 // Retire implements driver.DM.

@@ -23,6 +23,10 @@ func TestDeviceMemory(t *testing.T) {
 	}
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
 	q := d.loop(t, uverbs.QPConfig{SendCQ: cq})
+	whole := bytes.Repeat([]byte("other"), 1000)
+	if n, err := other.WriteAt(whole, 0); n != len(whole) || err != nil {
+		t.Fatalf("WriteAt: %d, %v", n, err)
+	}
 	if n, err := dm.WriteAt([]byte("from the device."), 64+16); n != 16 || err != nil {
 		t.Fatalf("WriteAt: %d, %v", n, err)
 	}
@@ -49,6 +53,10 @@ func TestDeviceMemory(t *testing.T) {
 	}
 	if n, err := dm.ReadAt(got, 248); n != 8 || !errors.Is(err, io.EOF) {
 		t.Errorf("ReadAt at the end: %d, %v", n, err)
+	}
+	rest := make([]byte, len(whole))
+	if n, err := other.ReadAt(rest, 0); n != len(rest) || err != nil || !bytes.Equal(rest, whole) {
+		t.Errorf("the other memory has changed: %d, %v", n, err)
 	}
 	check(t, q.Close())
 	if err := dm.Close(); !errors.Is(err, uverbs.ErrBusy) {

@@ -12,12 +12,8 @@ import (
 // This file has the commands of device memory. The device has Extended.MaxDmSize bytes, and the
 // kernel maps whole pages.
 
-// The units of mlx5_ib: sizes are rounded up to the first, and the second is the largest
-// alignment, as logarithms.
-const (
-	dmUnit         = 6
-	dmMaxAlignment = 12
-)
+// dmMaxAlignment is the largest alignment of mlx5_ib, as a logarithm.
+const dmMaxAlignment = 12
 
 // allocDM is UVERBS_METHOD_DM_ALLOC with mlx5_ib.
 func (k *Kernel) allocDM(m *Msg) error {
@@ -29,21 +25,9 @@ func (k *Kernel) allocDM(m *Msg) error {
 	case n == 0 || align > dmMaxAlignment:
 		return unix.EINVAL
 	}
-	pages := func(n uint64) uint64 { return (n + pageSize - 1) / pageSize }
-	var taken []uint32
-	used := uint64(0)
-	for _, o := range k.objects {
-		if o.kind == "DM" {
-			taken = append(taken, o.qpn)
-			used += pages(o.mr.length)
-		}
-	}
-	if used+pages(n) > most/pageSize {
+	index, ok := k.freeDMPages(n)
+	if !ok {
 		return unix.ENOMEM
-	}
-	index := uint32(0)
-	for slices.Contains(taken, index) {
-		index++
 	}
 	o := &object{kind: "DM", qpn: index, mr: memory{length: n}}
 	m.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE, int(k.make(o)))
@@ -52,6 +36,29 @@ func (k *Kernel) allocDM(m *Msg) error {
 	m.Answer(uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX, ioctl.BytesOf(&page))
 	return nil
 }
+
+// freeDMPages returns the first page of n bytes that no DM has.
+func (k *Kernel) freeDMPages(n uint64) (index uint32, ok bool) {
+	total := k.Extended.MaxDmSize / pageSize
+	taken := make([]bool, total)
+	for _, o := range k.objects {
+		if o.kind == "DM" {
+			for i := range dmPages(o.mr.length) {
+				taken[uint64(o.qpn)+i] = true
+			}
+		}
+	}
+	need := dmPages(n)
+	for first := uint64(0); need <= total && first <= total-need; first++ {
+		if !slices.Contains(taken[first:first+need], true) {
+			return uint32(first), true
+		}
+	}
+	return 0, false
+}
+
+// dmPages returns the number of pages of n bytes.
+func dmPages(n uint64) uint64 { return n/pageSize + min(n%pageSize, 1) }
 
 // regDM is UVERBS_METHOD_DM_MR_REG with mlx5_ib.
 func (k *Kernel) regDM(m *Msg) error {
