@@ -4,6 +4,8 @@ package interop
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,15 +44,18 @@ func (h *host) listening(t *testing.T, e end, port string) *program.Process {
 // testIperf3 has one end of iperf3 use rsockets, and the other TCP. The peer forwards between them.
 func (h *host) testIperf3(t *testing.T) {
 	for _, p := range pairs[:3] {
-		t.Run(p.String(), func(t *testing.T) { h.runIperf3(t, p, "") })
+		t.Run(p.String(), func(t *testing.T) { untilNoCrash(t, func() error { return h.runIperf3(t, p, "") }) })
 	}
 	for _, p := range goPairs[:2] { // the server sends
-		t.Run("reverse/"+p.String(), func(t *testing.T) { h.runIperf3(t, p, "-R") })
+		t.Run("reverse/"+p.String(), func(t *testing.T) {
+			untilNoCrash(t, func() error { return h.runIperf3(t, p, "-R") })
+		})
 	}
 }
 
 // runIperf3 runs iperf3. On the side of Go it uses TCP, by way of the peer.
-func (h *host) runIperf3(t *testing.T, p pair, direction string) {
+func (h *host) runIperf3(t *testing.T, p pair, direction string) error {
+	t.Helper()
 	port, tcpPort := h.port(), h.port()
 	s := h.startIperf3Server(t, p.server, port, tcpPort)
 	client, clientPort := onRDMA("iperf3"), port
@@ -67,9 +72,9 @@ func (h *host) runIperf3(t *testing.T, p pair, direction string) {
 	c := h.start(t, client.path, args...)
 	serverErr, clientErr := program.Finish(s, c)
 	if serverErr != nil || clientErr != nil {
-		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
+		return failure(errors.New("iperf3 has failed"), s, c)
 	}
-	checkIperf3(t, c)
+	return checkIperf3(c)
 }
 
 // startIperf3Server starts a server for one client, which connects to an rsocket at port.
@@ -98,8 +103,7 @@ func (h *host) awaitTCP(t *testing.T, port string) {
 }
 
 // checkIperf3 checks how much each end reports to have sent or received.
-func checkIperf3(t *testing.T, c *program.Process) {
-	t.Helper()
+func checkIperf3(c *program.Process) error {
 	var report struct {
 		End struct {
 			Sent     struct{ Bytes int } `json:"sum_sent"`
@@ -107,11 +111,12 @@ func checkIperf3(t *testing.T, c *program.Process) {
 		}
 	}
 	if err := json.Unmarshal([]byte(c.Stdout.String()), &report); err != nil {
-		t.Fatalf("%v\n%v", err, c)
+		return failure(err, c)
 	}
 	if sent, received := report.End.Sent.Bytes, report.End.Received.Bytes; sent < 1<<20 || received != sent {
-		t.Errorf("%d bytes were sent, %d received:\n%v", sent, received, c)
+		return failure(fmt.Errorf("%d bytes were sent, %d received", sent, received), c)
 	}
+	return nil
 }
 
 // testRedis runs clients of Redis: the peer and redis-cli. redis-benchmark with several connections often does not end

@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -45,20 +46,32 @@ func (h *host) testUdpong(t *testing.T) {
 				continue
 			}
 			t.Run(p.String()+"/"+f.name, func(t *testing.T) {
-				s, port := h.startUdpongServer(t, p.server, f.addr)
-				before, sent := h.sentByUDP(t), 0
-				for _, c := range udpongCases {
-					sent += c.count
-					t.Run(c.name, func(t *testing.T) { h.runUdpong(t, c, p.client, f.addr, port) })
-				}
-				// Echoes alone are two datagrams each. Those that precede the route go by UDP.
-				if n := h.sentByUDP(t) - before; n > sent {
-					t.Errorf("%d datagrams went by UDP: the clients have sent %d, which were echoed", n, sent)
-				}
-				endUdpongServer(t, s, p.server)
+				untilNoCrash(t, func() error { return h.runUdpongs(t, p, f.addr) })
 			})
 		}
 	}
+}
+
+// runUdpongs runs the cases with one server.
+func (h *host) runUdpongs(t *testing.T, p pair, addr string) error {
+	t.Helper()
+	s, port := h.startUdpongServer(t, p.server, addr)
+	defer s.Kill()
+	before, sent := h.sentByUDP(t), 0
+	for _, c := range udpongCases {
+		sent += c.count
+		if err := h.runUdpong(t, c, p.client, addr, port); err != nil {
+			return failure(fmt.Errorf("%s: %w", c.name, err), s)
+		}
+	}
+	// Echoes alone are two datagrams each. Those that precede the route go by UDP.
+	if n := h.sentByUDP(t) - before; n > sent {
+		return fmt.Errorf("%d datagrams went by UDP: the clients have sent %d, which were echoed", n, sent)
+	}
+	if !s.Running() {
+		return failure(errors.New("the server has ended"), s)
+	}
+	return nil
 }
 
 // selfAH is the path of the library in the guest.
@@ -82,20 +95,6 @@ func (h *host) startUdpongServer(t *testing.T, s side, addr string) (p *program.
 	return p, port
 }
 
-// endUdpongServer checks that a server still runs, and kills it. C's server has crashed once after all clients had
-// ended well.
-func endUdpongServer(t *testing.T, p *program.Process, s side) {
-	t.Helper()
-	defer p.Kill()
-	switch {
-	case p.Running():
-	case s == goSide:
-		t.Errorf("the server has ended: %v\n%v", p.Wait(), p)
-	default:
-		t.Logf("C's server has ended: %v\n%v", p.Wait(), p)
-	}
-}
-
 // sentByUDP returns how many datagrams UDP sockets have sent. Those of RoCE do not count.
 func (h *host) sentByUDP(t *testing.T) int {
 	t.Helper()
@@ -113,16 +112,20 @@ var udpongLine = regexp.MustCompile(`^name      bytes   xfers   total       time
 	`custom    ([\d.]+k?) +(\d+) +[\d.]+[km]? +\d+\.\d\ds +\d+\.\d\d +\d+\.\d\d\n$`)
 
 // runUdpong runs a client. Its table says how many datagrams have arrived. Each echo is two.
-func (h *host) runUdpong(t *testing.T, c udpongCase, s side, addr, port string) {
+func (h *host) runUdpong(t *testing.T, c udpongCase, s side, addr, port string) error {
+	t.Helper()
 	p := h.startUdpong(t, s, append([]string{"-s", addr, "-p", port, "-S", strconv.Itoa(c.size),
 		"-C", strconv.Itoa(c.count)}, strings.Fields(c.args)...)...)
-	err := p.Wait()
+	if err := p.Wait(); err != nil {
+		return failure(errors.New("the client has failed"), p)
+	}
 	m := udpongLine.FindStringSubmatch(p.Stdout.String())
-	if err != nil || m == nil {
-		t.Fatalf("%v\n%v", err, p)
+	if m == nil {
+		return failure(errors.New("the client prints no table"), p)
 	}
 	n, err := strconv.Atoi(m[2])
 	if err != nil || c.echo && n != 2*c.count || !c.echo && (n < 1 || n > c.count) {
-		t.Errorf("%s datagrams have arrived, of %d:\n%v", m[2], c.count, p)
+		return failure(fmt.Errorf("%s datagrams have arrived", m[2]), p)
 	}
+	return nil
 }
