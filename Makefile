@@ -8,6 +8,7 @@ ROUNDS  ?= 10000
 MESSAGES ?= 100000
 KILLS   ?= 200
 BENCH   ?= 10
+RERUN   ?= 1
 DURATION ?= 15m
 REPORT  ?= $(if $(SERVER),bin/hosts.json,docs/go-and-c.json)
 
@@ -56,10 +57,13 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 test: ## check, and the tests on real kernels: what CI runs
 	@$(MAKE) --no-print-directory -j2 check bed
 	$(GO) test -C internal/uapi/gen ./...
-	$(GO) test -C testbed -tags vm -count=1 -vet=off -p 2 -timeout 40m $(LONG) ./...
+	$(GO) build -C tools -o "$(CURDIR)/bin/gotestsum" gotest.tools/gotestsum
+	cd testbed && PATH="$$(dirname "$$(command -v $(GO))"):$$PATH" ../bin/gotestsum --format standard-quiet --hide-summary=skipped \
+		--rerun-fails=$(RERUN) --rerun-fails-max-failures=20 --packages="$(LONG) ./..." -- \
+		-tags vm -count=1 -vet=off -p 2 -timeout 40m
 
-test-all: ## test, and its repeats on further kernels and link layers
-	GOVERBS_TEST=all KV_SCHEDULES=10000 $(MAKE) --no-print-directory test
+test-all: ## test, and its repeats on further kernels and link layers; no test runs twice
+	GOVERBS_TEST=all KV_SCHEDULES=10000 RERUN=0 $(MAKE) --no-print-directory test
 
 .PHONY: bed
 bed: # downloads, while check computes

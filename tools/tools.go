@@ -3,4 +3,7 @@
 // Package tools names the programs that the Makefile builds from other modules.
 package tools
 
-import _ "honnef.co/go/tools/cmd/staticcheck"
+import (
+	_ "gotest.tools/gotestsum"
+	_ "honnef.co/go/tools/cmd/staticcheck"
+)
