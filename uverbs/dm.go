@@ -170,7 +170,8 @@ func (d *DM) free() error {
 const opRegDM = "register device memory"
 
 // RegDM registers n bytes of device memory at off: ibv_reg_dm_mr(3). The addresses of the MR
-// begin at 0. Bytes returns nil.
+// begin at 0. Bytes returns nil. As with [PD.RegDMABuf], on mlx5 call it before you create the
+// QPs that receive into the memory.
 //
 // RegDM returns [ErrInvalid] if the range is not within the memory or the access flags contradict
 // each other, and [ErrNotSupported] if the device does not support one of them. The memory must

@@ -121,6 +121,7 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"ImportDevice":           second(ImportDevice(-1)),
 		"Context.ImportPD":       second(r.c.ImportPD(99)),
 		"PD.ImportMR":            second(b.pd.ImportMR(99)),
+		"Context.ImportDM":       second(r.c.ImportDM(99)),
 		"XRCD.OpenQP":            second(b.xrc.x.OpenQP(99)),
 		"SRQ.Modify":             b.ud.srq.Modify(SRQAttr{MaxWR: -1}, SRQMaskMaxWR),
 		"WC.AHKey":               second((&WC{Flags: WCGRH}).AHKey(nil)),

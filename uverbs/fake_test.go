@@ -208,6 +208,21 @@ func (c *fakeContext) AllocDM(n, align int) (driver.DM, uint32, error) {
 	return fakeDM{make([]byte, n)}, cmd.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE), nil
 }
 
+// ImportDM imports device memory with other contents.
+func (c *fakeContext) ImportDM(handle uint32) (driver.DM, int, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_QUERY)
+	cmd.Handle(uapi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE, handle)
+	cmd.Out(uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET, 8)
+	cmd.Out(uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX, 2)
+	n := ioctl.OutOf[uint64](cmd, uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH)
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, 0, err
+	}
+	return fakeDM{make([]byte, *n)}, int(*n), nil
+}
+
 func (d fakeDM) ReadAt(p []byte, off int)  { copy(p, d.b[off:]) }
 func (d fakeDM) WriteAt(p []byte, off int) { copy(d.b[off:], p) }
 func (d fakeDM) Retire() error             { return nil }

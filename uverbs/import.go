@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes may share a device's context, and with it PDs and MRs. One process creates them and
-// passes [Context.ExportFD], [PD.Handle] and [MR.Handle] to the others, the descriptor over a
-// Unix socket. The others import them. An imported object belongs to the process that created
-// it: Close of the imported object only ends its use here. After the creator has closed it,
-// commands that use it fail with ENOENT.
+// Processes may share a device's context, and with it PDs, MRs and device memory. One process
+// creates them and passes [Context.ExportFD], [PD.Handle], [MR.Handle] and [DM.Handle] to the
+// others, the descriptor over a Unix socket. The others import them. An imported object belongs
+// to the process that created it: Close of the imported object only ends its use here. After the
+// creator has closed it, commands that use it fail with ENOENT.
 
 // ExportFD returns a descriptor of the context, for [ImportDevice] in this process or another:
 // the cmd_fd of struct ibv_context. The caller must close it. ExportFD returns [ErrClosed]
@@ -31,6 +31,10 @@ func (p *PD) Handle() uint32 { return p.handle }
 // Handle returns the kernel's handle of the MR, for processes that share the context: the
 // handle of struct ibv_mr.
 func (m *MR) Handle() uint32 { return m.reg.handle }
+
+// Handle returns the kernel's handle of the device memory, for processes that share the context:
+// the handle of struct ibv_dm.
+func (d *DM) Handle() uint32 { return d.handle }
 
 // ImportDevice opens a context that another process, or another Context of this process, has
 // created: ibv_import_device(3). fd is a descriptor of the context. It still belongs to the
@@ -153,4 +157,29 @@ func (p *PD) ImportMR(handle uint32) (*MR, error) {
 		r.view = &mrView{foreign: true, addr: *iova, size: int(n), room: int64(n), lkey: *lkey, rkey: *rkey}
 		return nil
 	})
+}
+
+// ImportDM imports device memory of the shared context: ibv_import_dm(3). Close of the result,
+// which is ibv_unimport_dm(3), ends only the use here. ImportDM returns [ErrInvalid] if no
+// device memory has this handle, [ErrNotSupported] if the driver has none or the kernel does
+// not share it, and [ErrClosed] after Close of the Context.
+func (c *Context) ImportDM(handle uint32) (*DM, error) {
+	const op = "import device memory"
+	p, ok := c.impl.(driver.DMs)
+	if !ok {
+		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "the driver has no device memory"}
+	}
+	d := &DM{}
+	d.object = object{ctx: c, kind: "DM", rank: rankDM, destroy: func() error { return nil }}
+	d.retire = func() error { return d.impl.Retire() }
+	err := d.createWith(func() (err error) {
+		d.handle, d.number = handle, handle
+		d.impl, d.size, err = p.ImportDM(handle)
+		return c.explainImport(op, "device memory", handle, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }

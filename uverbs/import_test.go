@@ -39,6 +39,11 @@ func TestImport(t *testing.T) {
 	if err := mr.Rereg(ReregAccess, nil, nil, 0); !errors.Is(err, ErrInvalid) {
 		t.Errorf("Rereg: %v", err)
 	}
+	dm := good(r.c.AllocDM(DMConfig{Size: 68}))(t)
+	shared := good(c.ImportDM(dm.Handle()))(t)
+	if shared.Size() != 68 || shared.Context() != c {
+		t.Errorf("the device memory has %d bytes", shared.Size())
+	}
 	// Events of the objects that c creates are delivered to its own event file.
 	events := map[string]bool{}
 	files := map[string]uint16{"CQ.CREATE": uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD,
@@ -63,13 +68,14 @@ func TestImport(t *testing.T) {
 	}
 	check(t, qp.Connect(good(qp.Endpoint())(t)))
 	good(qp.PostSend(SendWR{Opcode: OpWrite, SGL: []SGE{mr.SGE(0, 8)}}))(t)
-	for _, close := range []func() error{mr.Close, mr.Close, qp.Close, srq.Close, cq.Close, pd.Close, pd.Close} {
+	for _, close := range []func() error{shared.Close, shared.Close, mr.Close, mr.Close, qp.Close, srq.Close,
+		cq.Close, pd.Close, pd.Close} {
 		check(t, close())
 	}
 	good(good(c.ImportPD(b.pd.Handle()))(t).ImportMR(b.mr.Handle()))(t)
 	check(t, c.Close())
 	good(b.qp.PostSend(SendWR{Opcode: OpWrite, SGL: []SGE{b.mr.SGE(0, 8)}}))(t)
-	if n := r.k.Count("MR.DESTROY") + r.k.Count("PD.DESTROY"); n != 0 {
+	if n := r.k.Count("MR.DESTROY") + r.k.Count("PD.DESTROY") + r.k.Count("DM.FREE"); n != 0 {
 		t.Errorf("%d objects of the maker's were destroyed", n)
 	}
 }
@@ -112,6 +118,7 @@ func importErrors(t *testing.T) []errorCase {
 		{"export without descriptors", exportWithoutDescriptors(t, c), []error{unix.EMFILE}},
 		{"no such PD", second(c.ImportPD(99)), []error{ErrInvalid, unix.ENOENT}},
 		{"no such MR", second(pd.ImportMR(99)), []error{ErrInvalid, unix.ENOENT}},
+		{"no such device memory", second(c.ImportDM(99)), []error{ErrInvalid, unix.ENOENT}},
 	}
 	other := bareRig()
 	fails := func(p provider) error {
@@ -122,5 +129,7 @@ func importErrors(t *testing.T) []errorCase {
 	other.k.Refuse = map[string]unix.Errno{"DEVICE.QUERY_CONTEXT": unix.EOPNOTSUPP}
 	cases = append(cases, errorCase{"a kernel that does not", fails(other.p), []error{ErrNotSupported}})
 	c.impl = plainContext{c.impl}
-	return append(cases, errorCase{"a driver that does not share PDs", second(c.ImportPD(0)), []error{ErrNotSupported}})
+	return append(cases,
+		errorCase{"a driver that does not share PDs", second(c.ImportPD(0)), []error{ErrNotSupported}},
+		errorCase{"a driver without device memory", second(c.ImportDM(0)), []error{ErrNotSupported}})
 }

@@ -97,6 +97,9 @@ type DMs interface {
 	// AllocDM allocates n bytes of device memory, aligned to align bytes or, if it is
 	// 0, to any address, and maps it. It returns the kernel's handle.
 	AllocDM(n, align int) (dm DM, handle uint32, err error)
+	// ImportDM maps existing device memory of the kernel's context. It returns its size
+	// in bytes.
+	ImportDM(handle uint32) (dm DM, n int, err error)
 }
 
 // A DM is a provider's part of a uverbs.DM. Its methods are safe for concurrent use.

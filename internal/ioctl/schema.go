@@ -125,6 +125,12 @@ var schema = map[methodKey]method{
 	{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}: destroy("RWQ_IND_TBL.DESTROY",
 		uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE),
 
+	{uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_QUERY}: {"DM.QUERY", map[uint16]attrDef{
+		uapi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE:        {"HANDLE", classHandle},
+		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET: {"START_OFFSET", classOut},
+		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX:   {"PAGE_INDEX", classOut},
+		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH:       {"LENGTH", classOut},
+	}},
 	{uapi.UVERBS_OBJECT_PD, uapi.MLX5_IB_METHOD_PD_QUERY}: {"PD.QUERY", map[uint16]attrDef{
 		uapi.MLX5_IB_ATTR_QUERY_PD_HANDLE:   {"HANDLE", classHandle},
 		uapi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN: {"RESP_PDN", classOut},

@@ -2601,6 +2601,19 @@ const (
 	MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX   = 0x1001
 )
 
+// Constants of enum mlx5_ib_dm_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_DM_QUERY = 0x1001
+)
+
+// Constants of enum mlx5_ib_query_dm_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE        = 0x1000
+	MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET = 0x1001
+	MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX   = 0x1002
+	MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH       = 0x1003
+)
+
 // Constants of enum mlx5_ib_pd_methods (rdma/mlx5_user_ioctl_cmds.h).
 const (
 	MLX5_IB_METHOD_PD_QUERY = 0x1000

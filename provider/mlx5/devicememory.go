@@ -36,12 +36,41 @@ func (c *deviceContext) AllocDM(n, align int) (driver.DM, uint32, error) {
 		return nil, 0, err
 	}
 	handle := cmd.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)
-	in := int(*start) % unix.Getpagesize()
-	mem, err := provider.Map(c.dev, deviceMemoryOffset(*page), pages(in+n))
+	m, err := c.mapDM(*start, *page, n)
 	if err != nil {
-		return nil, 0, errors.Join(kernelError("map device memory", c.dev.Name(), err, ""), c.freeDM(handle))
+		return nil, 0, errors.Join(err, c.freeDM(handle))
 	}
-	return &deviceMemory{mem: mem, words: uint32sOf(mem.Bytes()[in:][:n])}, handle, nil
+	return m, handle, nil
+}
+
+// ImportDM implements driver.DMs.
+func (c *deviceContext) ImportDM(handle uint32) (driver.DM, int, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_QUERY)
+	cmd.Handle(uapi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE, handle)
+	start := ioctl.OutOf[uint64](cmd, uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET)
+	page := ioctl.OutOf[uint16](cmd, uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX)
+	length := ioctl.OutOf[uint64](cmd, uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH)
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, 0, err
+	}
+	n := int(*length)
+	m, err := c.mapDM(*start, *page, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	return m, n, nil
+}
+
+// mapDM maps n bytes of device memory, which begin at an offset of the device.
+func (c *deviceContext) mapDM(start uint64, page uint16, n int) (*deviceMemory, error) {
+	in := int(start) % unix.Getpagesize()
+	mem, err := provider.Map(c.dev, deviceMemoryOffset(page), pages(in+n))
+	if err != nil {
+		return nil, kernelError("map device memory", c.dev.Name(), err, "")
+	}
+	return &deviceMemory{mem: mem, words: uint32sOf(mem.Bytes()[in:][:n])}, nil
 }
 
 func (c *deviceContext) freeDM(handle uint32) error {

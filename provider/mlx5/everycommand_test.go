@@ -165,6 +165,9 @@ func (d *desk) everyImport(t *testing.T) {
 		uverbs.Device{Name: "mlx5_0", Ports: 1, DriverID: uapi.RDMA_DRIVER_MLX5}, softDriver{standard(), d.s}))(t)
 	pd := good(c.ImportPD(d.pd.Handle()))(t)
 	good(pd.ImportMR(d.mr.Handle()))(t)
+	dm := good(d.c.AllocDM(uverbs.DMConfig{Size: 0x111}))(t)
+	check(t, good(c.ImportDM(dm.Handle()))(t).Close())
+	check(t, dm.Close())
 	check(t, c.Close())
 }
 

@@ -165,6 +165,7 @@ var unproxied = map[string]string{
 	"AH.DESTROY":          "datagrams: it has no such method",
 	"DM.ALLOC":            "device memory: it has no such method",
 	"DM.FREE":             "the same",
+	"DM.QUERY":            "the same",
 	"MR.REG_DM":           "the same",
 	"MW.DESTROY":          "memory windows: it has no such method",
 	"WQ.CREATE":           "work queues, as SRQs",

@@ -12,7 +12,7 @@ import (
 )
 
 // TestImport checks that an imported context posts and polls with its own registers, on the memory and the PD of the
-// context that it was imported from.
+// context that it was imported from, and shares its device memory.
 func TestImport(t *testing.T) {
 	d := newDesk(t, standard())
 	s := d.s
@@ -25,6 +25,13 @@ func TestImport(t *testing.T) {
 		t.Errorf("a PD that there is not: %v", err)
 	}
 	mr := good(pd.ImportMR(d.mr.Handle()))(t)
+	dm := good(d.c.AllocDM(uverbs.DMConfig{Size: 128}))(t)
+	shared := good(c.ImportDM(dm.Handle()))(t)
+	good(dm.WriteAt([]byte("shared memory..."), 64))(t)
+	device := make([]byte, 16)
+	if good(shared.ReadAt(device, 64))(t); shared.Size() != 128 || string(device) != "shared memory..." {
+		t.Errorf("the imported memory has %d bytes, %q", shared.Size(), device)
+	}
 	other := &desk{s: s, c: c, pd: pd, mr: mr}
 	cq := good(c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
 	q := other.loop(t, uverbs.QPConfig{SendCQ: cq})

@@ -143,6 +143,7 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 		return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)
 	},
 	"DM.ALLOC":  (*Kernel).allocDM,
+	"DM.QUERY":  (*Kernel).queryDM,
 	"DM.FREE":   func(k *Kernel, m *Msg) error { return k.destroy(m, "DM", uapi.UVERBS_ATTR_FREE_DM_HANDLE) },
 	"MR.REG_DM": (*Kernel).regDM,
 	"UAR.ALLOC": (*Kernel).allocUAR,

@@ -214,6 +214,14 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN: out(4),
 	},
 
+	// After drivers/infiniband/hw/mlx5/dm.c.
+	{uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_QUERY}: {
+		uapi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE:        handle(),
+		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET: out(8),
+		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX:   out(2),
+		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH:       out(8),
+	},
+
 	// After drivers/infiniband/hw/mlx5/main.c.
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {
 		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE:      {Class: New, Must: true},

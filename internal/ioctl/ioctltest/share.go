@@ -30,6 +30,20 @@ func (k *Kernel) queryPD(m *Msg) error {
 	return nil
 }
 
+// queryDM is a method of mlx5_ib. As with queryPD, a program may name any DM.
+func (k *Kernel) queryDM(m *Msg) error {
+	h, _ := m.Ref(uapi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE)
+	o := k.objects[h]
+	if o == nil || o.kind != "DM" {
+		return unix.ENOENT
+	}
+	offset, page := uint64(0), uint16(o.qpn)
+	m.Answer(uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET, ioctl.BytesOf(&offset))
+	m.Answer(uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX, ioctl.BytesOf(&page))
+	m.Answer(uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH, ioctl.BytesOf(&o.mr.length))
+	return nil
+}
+
 func (k *Kernel) queryMR(m *Msg) error {
 	h, _ := m.Ref(uapi.UVERBS_ATTR_QUERY_MR_HANDLE)
 	o := k.objects[h]
