@@ -10,7 +10,8 @@ KILLS   ?= 200
 BENCH   ?= 10
 RERUN   ?= 1
 DURATION ?= 15m
-REPORT  ?= $(if $(SERVER),bin/hosts.json,docs/go-and-c.json)
+FIGURES ?= $(if $(SERVER),bin/hosts.json,bench/figures/go-and-c.json)
+PAGE    ?= $(if $(SERVER),bin/hosts.md,docs/go-and-c.md)
 
 export CGO_ENABLED = 0
 
@@ -43,8 +44,6 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	$(GO) test -vet=off -gcflags=$(MODULE)/...=-d=checkptr $(UNSAFE)
 	$(GO) test -vet=off -run='^$$' -bench=. -benchtime=1x $(BENCHES)
 	$(GO) test -C testbed -vet=off -run='^$$' -bench=. -benchtime=1x $(BEDBENCH)
-	$(GO) vet -C bench/report ./...
-	$(GO) test -C bench/report ./...
 	$(GO) vet -C examples/grpc -tags soak ./...
 	$(GO) test -C examples/grpc -vet=off ./...
 	$(GO) vet -C dist ./...
@@ -82,8 +81,8 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md; BENCH=rounds. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0 (docs/hardware.md)
-	$(GO) run -C testbed ./bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o "$(abspath $(REPORT))" -rounds $(BENCH); \
-	status=$$?; if [ -e "$(REPORT)" ]; then $(GO) run -C bench/report . "$(abspath $(REPORT))" || exit 1; fi; exit $$status
+	$(GO) run -C testbed ./bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o "$(abspath $(FIGURES))" -rounds $(BENCH); \
+	status=$$?; if [ -e "$(FIGURES)" ]; then $(GO) run ./bench/report "$(FIGURES)" "$(PAGE)" || exit 1; fi; exit $$status
 
 parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md
 	$(GO) run -C testbed ./parity -write

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,61 +14,128 @@ import (
 	"github.com/goverbs/goverbs/bench/results"
 )
 
-// Report writes the page and the charts that the page shows.
-func TestRun(t *testing.T) {
+// The page and the charts in docs are those of the figures.
+func TestPublished(t *testing.T) {
 	dir := t.TempDir()
-	r := &results.Run{Places: []results.Place{{Name: "rxe", Description: "soft-RoCE"},
-		{Name: "instructions", Description: "counted"}}}
-	for _, size := range []int{2, 64, 4096} {
-		for _, who := range []string{results.Go, results.C} {
-			for round := range 3 {
-				r.Add(results.Series{Place: "rxe", Test: "send_lat", Figure: "typical", At: size, Unit: "us"}, who,
-					float64(size+round))
-			}
-		}
-	}
-	for _, who := range []string{results.Go, results.C, results.Cgo} {
-		r.Add(results.Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}, who, 200)
-	}
-	r.Distributions = []results.Distribution{{Place: "rxe", Test: "send_lat", Who: results.Go, At: 64, Unit: "us",
-		Quantiles: []float64{1, 2, 9}}}
-	file := filepath.Join(dir, "run.json")
-	if err := r.Write(file); err != nil {
+	if err := run([]string{"../figures/go-and-c.json", filepath.Join(dir, "go-and-c.md")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := run([]string{file}); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(dir, "run.md"))
+	const docs, fix = "../../docs", "go run ./bench/report bench/figures/go-and-c.json docs/go-and-c.md"
+	drawn, err := filepath.Glob(filepath.Join(dir, "charts", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, chart := range []string{"typical-rxe-send_lat.svg", "distribution-rxe-send_lat.svg", "cost-instructions.svg"} {
-		drawn, err := os.ReadFile(filepath.Join(dir, "charts", chart))
-		if err != nil || !strings.Contains(string(drawn), "</svg>") {
-			t.Errorf("%s: %v, %.100q", chart, err, drawn)
+	for _, file := range append(drawn, filepath.Join(dir, "go-and-c.md")) {
+		name, err := filepath.Rel(dir, file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !strings.Contains(string(page), "(charts/"+chart+")") {
-			t.Errorf("%s is not on the page", chart)
+		got, err := os.ReadFile(filepath.Join(docs, name))
+		if err != nil {
+			t.Fatalf("%v; run %s", err, fix)
 		}
+		if want, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("docs/%s is not what the figures give (%v): run %s", name, err, fix)
+		}
+	}
+	published, err := filepath.Glob(filepath.Join(docs, "charts", "*"))
+	if err != nil || len(published) != len(drawn) {
+		t.Errorf("docs/charts has %d files, the page has %d charts (%v)", len(published), len(drawn), err)
+	}
+	page, err := os.ReadFile(filepath.Join(docs, "go-and-c.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range published {
+		if !strings.Contains(string(page), "(charts/"+filepath.Base(file)+")") {
+			t.Errorf("%s is not on the page", file)
+		}
+	}
+}
+
+// position reads the attributes of an element that say where it is.
+type position struct{ x, y, width, height float64 }
+
+// elements returns the positions of the elements of a name in an SVG, and an error
+// if it is not XML.
+func elements(svg []byte, name string) (all []position, err error) {
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok || start.Name.Local != name {
+			continue
+		}
+		var p position
+		for _, a := range start.Attr {
+			target := map[string]*float64{"x": &p.x, "y": &p.y, "width": &p.width, "height": &p.height}[a.Name.Local]
+			if target == nil {
+				continue
+			}
+			if *target, err = parse(a.Value); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, p)
+	}
+}
+
+// In every published chart bars do not overlap, and nothing is outside the picture.
+func TestLayout(t *testing.T) {
+	r, err := results.Read("../figures/go-and-c.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Charts() {
+		rects, err := elements(draw(c), "rect")
+		if err != nil {
+			t.Fatalf("%s: %v", c.File, err)
+		}
+		page := rects[0]
+		for i, a := range rects[1:] {
+			if a.x < page.x || a.y < page.y || a.x+a.width > page.width || a.y+a.height > page.height || a.width < 0 {
+				t.Errorf("%s: %v is outside", c.File, a)
+			}
+			for _, b := range rects[i+2:] {
+				if a.x < b.x+b.width && b.x < a.x+a.width && a.y < b.y+b.height && b.y < a.y+a.height {
+					t.Errorf("%s: %v and %v overlap", c.File, a, b)
+				}
+			}
+		}
+		texts, err := elements(draw(c), "text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range texts {
+			if x.x < 0 || x.x > page.width || x.y < 0 || x.y > page.height {
+				t.Errorf("%s: a text at %v", c.File, x)
+			}
+		}
+	}
+}
+
+// A value that a program does not have is no bar.
+func TestMissingBar(t *testing.T) {
+	c := results.Chart{Title: "a < b", Rows: []string{"x"}, Bars: []results.Bars{{Name: results.Go, Label: "Go",
+		Values: []float64{2}}, {Name: results.Cgo, Label: "cgo", Values: []float64{math.NaN()}}}}
+	rects, err := elements(draw(c), "rect")
+	if err != nil || len(rects) != 4 { // page, two colors of the legend, one bar
+		t.Errorf("%v, %v", rects, err)
 	}
 }
 
 func TestMistakes(t *testing.T) {
-	for _, args := range [][]string{nil, {"figures.txt"}, {"a.json", "b.json"},
-		{filepath.Join(t.TempDir(), "none.json")}} {
+	dir := t.TempDir()
+	for _, args := range [][]string{nil, {"figures.json"}, {"figures.txt", "page.md"}, {"a.json", "b.json"},
+		{filepath.Join(dir, "none.json"), filepath.Join(dir, "page.md")}} {
 		if err := run(args); err == nil {
 			t.Errorf("%q: no error", args)
 		}
-	}
-}
-
-func TestTicks(t *testing.T) {
-	var labels []string
-	for _, tick := range (decades{}).Ticks(0.9, 60) {
-		labels = append(labels, tick.Label)
-	}
-	if got := strings.Join(labels, " "); got != "1 2 5 10 20 50" {
-		t.Error(got)
 	}
 }

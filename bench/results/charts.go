@@ -7,13 +7,22 @@ import (
 	"strings"
 )
 
-// A Chart describes a chart that bench/report draws: lines, or bars in groups.
+// A Chart describes a chart that bench/report draws: lines, or rows of bars.
 type Chart struct {
-	File, Title, X, Y string
-	LogX, LogY        bool
-	Lines             []Line
-	Groups            []string
-	Bars              []Bars
+	File, Title, Subtitle string
+	X, Y                  string // of lines, what the axes show; of bars, X is the unit
+	LogX, LogY            bool
+	Ticks                 []Tick // of the x axis of lines
+	Lines                 []Line
+	Rows                  []string
+	Bars                  []Bars
+	Costs                 bool // bars are costs: they begin at 1, on a logarithmic axis
+}
+
+// A Tick is a labelled position of an axis.
+type Tick struct {
+	At    float64
+	Label string
 }
 
 // A Line is a line of a chart. Low and High, if not empty, are the quartiles of
@@ -23,33 +32,59 @@ type Line struct {
 	X, Y, Low, High []float64
 }
 
-// Bars holds the bars of one program, one for each group.
+// Bars holds the bars of one program, one for each row. A value that is not a
+// number has no bar.
 type Bars struct {
 	Name   string
+	Label  string // the program's name in the legend
 	Values []float64
 }
 
 var programs = []string{Go, C, Cgo}
 
+var (
+	goBars  = Bars{Name: Go, Label: "Go"}
+	cBars   = Bars{Name: C, Label: "C"}
+	cgoBars = Bars{Name: Cgo, Label: "Go that calls C (cgo)"}
+)
+
+const (
+	lowerIsBetter  = ": lower is better"
+	higherIsBetter = ": higher is better"
+)
+
 // Charts returns the charts for which the run has figures.
 func (r *Run) Charts() (all []Chart) {
-	for _, p := range r.Places {
+	all = append(all, r.costs()...)
+	for _, p := range r.ordered() {
+		all = append(all, r.requestCharts(p.Name)...)
+		all = append(all, r.messageCharts(p.Name)...)
+		all = append(all, r.rsocketCharts(p.Name)...)
+		all = append(all, r.objectCharts(p.Name)...)
+	}
+	for _, p := range r.ordered() {
 		all = append(all, r.distributions(p.Name)...)
-		for _, test := range []string{"send_lat", "write_lat"} {
-			all = r.bySize(all, p.Name, test, "typical",
-				Chart{Title: test + ", typical time, " + p.Name, X: "bytes", Y: unit(p.Name, "us"), LogX: true, LogY: true})
-		}
-		for _, test := range []string{"send_bw", "write_bw"} {
-			all = r.bySize(all, p.Name, test, "rate",
-				Chart{Title: test + ", " + p.Name, X: "bytes", Y: unit(p.Name, "M messages/s"), LogX: true, LogY: true})
-		}
-		all = r.bySize(all, p.Name, ManyQPs, "rate", Chart{Title: "write_bw of 64 bytes as queue pairs grow, " + p.Name,
-			X: "queue pairs", Y: unit(p.Name, "M messages/s"), LogX: true})
-		all = r.bySize(all, p.Name, "requests", "write",
-			Chart{Title: "posting a WRITE as queue pairs grow", X: "queue pairs", Y: unit(p.Name, "ns"), LogX: true})
-		all = append(all, r.costs(p.Name)...)
+		all = append(all, r.sizes(p.Name)...)
+		all = append(all, r.queuePairs(p.Name)...)
 	}
 	return all
+}
+
+// costs returns the chart of the summary.
+func (r *Run) costs() []Chart {
+	c := Chart{File: "costs.svg", Title: "What Go costs, divided by what C costs" + lowerIsBetter,
+		Subtitle: "1 is equal, 2 is twice as much in Go; each bar is the median of a group of figures", Costs: true,
+		X: "Go's cost divided by C's"}
+	costs := Bars{}
+	for _, g := range r.groups() {
+		c.Rows = append(c.Rows, g.kind+": "+g.measured)
+		costs.Values = append(costs.Values, Quantile(g.costs, 0.5))
+	}
+	if len(c.Rows) == 0 {
+		return nil
+	}
+	c.Bars = []Bars{costs}
+	return []Chart{c}
 }
 
 // counted is the prefix of the names of places that count instructions.
@@ -58,26 +93,123 @@ const counted = "instructions"
 // unit returns the unit in which a place measures. On a place that counts
 // instructions, one instruction takes the place of a nanosecond.
 func unit(place, of string) string {
-	if !strings.HasPrefix(place, counted) {
-		return of
+	if strings.HasPrefix(place, counted) {
+		switch of {
+		case "ns":
+			return counted
+		case "us":
+			return "thousands of " + counted
+		case "M messages/s":
+			return "messages in a thousand " + counted
+		}
 	}
-	switch of {
-	case "ns":
-		return counted
-	case "us":
-		return "thousands of " + counted
-	case "M messages/s":
-		return "messages in a thousand " + counted
+	if of == "us" {
+		return "µs"
 	}
 	return of
+}
+
+// on says where the figures of a chart were measured.
+func on(place string) string { return "measured on " + nameOf(place).device }
+
+// amount names what unit counts, for the beginning of a title.
+func amount(place string) string {
+	if strings.HasPrefix(place, counted) {
+		return "Instructions"
+	}
+	return "Time"
 }
 
 func file(parts ...string) string {
 	return strings.ReplaceAll(strings.Join(parts, "-"), " ", "-") + ".svg"
 }
 
-// distributions returns the charts of latency distributions. Their x axis is
-// 1/(1-quantile), which shows the tail: the 99th percentile is at 100.
+// barChart adds the bars of the series that both Go and C have, one row for each.
+// The bars are those of the programs that bars names.
+func barChart(c Chart, all []Series, row func(Series) string, bars ...Bars) []Chart {
+	c.Bars = bars
+	for _, s := range all {
+		if len(s.Values[Go]) == 0 || len(s.Values[C]) == 0 {
+			continue
+		}
+		c.Rows = append(c.Rows, row(s))
+		for i, b := range bars {
+			c.Bars[i].Values = append(b.Values, Quantile(s.Values[b.Name], 0.5))
+		}
+	}
+	if len(c.Rows) == 0 {
+		return nil
+	}
+	c.Bars = slices.DeleteFunc(c.Bars, func(b Bars) bool {
+		return !slices.ContainsFunc(b.Values, func(v float64) bool { return !math.IsNaN(v) })
+	})
+	return []Chart{c}
+}
+
+// requestCharts returns the chart of the costs of requests.
+func (r *Run) requestCharts(place string) []Chart {
+	all := slices.DeleteFunc(r.Of(place, "requests", ""), func(s Series) bool { return s.At != 1 })
+	c := Chart{File: file("requests", place), Title: amount(place) + " per request" + lowerIsBetter,
+		Subtitle: on(place), X: unit(place, "ns")}
+	return barChart(c, all, Series.short, goBars, cBars, cgoBars)
+}
+
+// messageCharts returns the chart of the costs of package rdma.
+func (r *Run) messageCharts(place string) []Chart {
+	all := slices.DeleteFunc(r.Of(place, MessagesTest, ""), func(s Series) bool {
+		_, percentile := percentileOf(s.Figure)
+		return percentile != "" && percentile != "p50"
+	})
+	subtitle, of := on(place)+"; the median of all messages", "us"
+	if len(all) > 0 && all[0].Unit == "ns" {
+		subtitle, of = on(place), "ns"
+	}
+	c := Chart{File: file("messages", place), Title: amount(place) + " per message, READ and WRITE" + lowerIsBetter,
+		Subtitle: subtitle, X: unit(place, of)}
+	row := func(s Series) string {
+		s.Figure, _ = percentileOf(s.Figure)
+		return s.short()
+	}
+	return barChart(c, all, row, Bars{Name: Go, Label: "Go, package rdma"}, Bars{Name: CM, Label: "Go, package cm"},
+		Bars{Name: C, Label: "C, librdmacm"})
+}
+
+// rsocketCharts returns the chart of transfers of the smallest size over rsockets.
+func (r *Run) rsocketCharts(place string) []Chart {
+	all := r.Of(place, RsocketTest, "")
+	if len(all) == 0 {
+		return nil
+	}
+	all = slices.DeleteFunc(all, func(s Series) bool { return s.At != all[0].At })
+	c := Chart{File: file("rsockets", place),
+		Title:    fmt.Sprintf("%s per transfer of %s over rsockets%s", amount(place), size(all[0].At), lowerIsBetter),
+		Subtitle: on(place) + "; TCP is the same C program on ordinary sockets", X: unit(place, "us")}
+	return barChart(c, all, func(s Series) string { return s.Figure }, goBars, cBars,
+		Bars{Name: TCP, Label: "C on TCP"})
+}
+
+// objectCharts returns the chart of the costs of objects, of many made in a row.
+func (r *Run) objectCharts(place string) []Chart {
+	all := r.Of(place, "objects", "")
+	if len(all) == 0 {
+		return nil
+	}
+	most := all[len(all)-1].At
+	all = slices.DeleteFunc(all, func(s Series) bool { return s.At != most })
+	c := Chart{File: file("objects", place), Title: amount(place) + " to create and destroy an object" + lowerIsBetter,
+		Subtitle: fmt.Sprintf("%s; one of %s in a row", on(place), label(float64(most))), X: unit(place, "us")}
+	return barChart(c, all, Series.short, goBars, cBars, cgoBars)
+}
+
+// shown are the percentiles of the charts of distributions.
+var shown = []struct {
+	quantile float64
+	label    string
+}{{0.5, "p50"}, {0.9, "p90"}, {0.99, "p99"}, {0.999, "p99.9"}}
+
+// distributions returns the charts of latency distributions, from the median on.
+// Their x axis is 1/(1-quantile) with the percentiles as labels, which shows the
+// tail: the 99th percentile is at 100.
 func (r *Run) distributions(place string) (all []Chart) {
 	var tests []string
 	for _, d := range r.Distributions {
@@ -86,36 +218,92 @@ func (r *Run) distributions(place string) (all []Chart) {
 		}
 	}
 	for _, test := range tests {
-		c := Chart{File: file("distribution", place, test), X: "one message of so many took at least", Y: unit(place, "us"),
-			LogX: true, LogY: true}
+		c := Chart{File: file("distribution", place, test), Subtitle: on(place),
+			X: "percentile (p99: 99 of 100 messages take at most this long)", Y: unit(place, "us"), LogX: true, LogY: true}
+		for _, p := range shown {
+			c.Ticks = append(c.Ticks, Tick{1 / (1 - p.quantile), p.label})
+		}
 		for _, d := range r.Distributions {
-			if d.Place != place || d.Test != test {
-				continue
+			if d.Place == place && d.Test == test {
+				c.Title = "Latency of a " + operation(test) + " of " + size(d.At) + lowerIsBetter
+				c.Lines = append(c.Lines, d.line())
 			}
-			c.Title = fmt.Sprintf("%s of %d bytes, %s", test, d.At, place)
-			l := Line{Name: d.Who}
-			last := len(d.Quantiles) - 1
-			for i, q := range d.Quantiles[:max(last, 0)] { // without the maximum, which would be at infinity
-				l.X, l.Y = append(l.X, float64(last)/float64(last-i)), append(l.Y, q)
-			}
-			c.Lines = append(c.Lines, l)
 		}
 		all = append(all, c)
 	}
 	return all
 }
 
-// bySize adds a chart of a figure by size or by number, if it has at least two
+// line returns the quantiles from the first to the last percentile that is shown.
+func (d Distribution) line() Line {
+	l := Line{Name: d.Who}
+	n := len(d.Quantiles) - 1
+	for i, q := range d.Quantiles {
+		const rounding = 1e-9
+		if at := float64(i) / float64(n); at >= shown[0].quantile && at <= shown[len(shown)-1].quantile+rounding {
+			l.X, l.Y = append(l.X, float64(n)/float64(n-i)), append(l.Y, q)
+		}
+	}
+	return l
+}
+
+// operation returns the operation of a test of perftest, such as SEND.
+func operation(test string) string {
+	name, _, _ := strings.Cut(test, "_")
+	return strings.ToUpper(name)
+}
+
+// sizes returns the charts of latencies and rates by size.
+func (r *Run) sizes(place string) (all []Chart) {
+	const x = "bytes in a message"
+	subtitle := on(place) + r.spread(place)
+	for _, test := range []string{"send_lat", "write_lat"} {
+		all = r.line(all, place, test, "typical", Chart{Title: "Latency of a " + operation(test) + " by size" + lowerIsBetter,
+			Subtitle: subtitle + " of p50", X: x, Y: unit(place, "us"), LogX: true, LogY: true})
+	}
+	for _, test := range []string{"send_bw", "write_bw"} {
+		all = r.line(all, place, test, "rate", Chart{Title: "Rate of " + operation(test) + "s by size" + higherIsBetter,
+			Subtitle: subtitle, X: x, Y: unit(place, perSecond), LogX: true, LogY: true})
+	}
+	return all
+}
+
+// queuePairs returns the charts of rates and costs by the number of queue pairs.
+func (r *Run) queuePairs(place string) (all []Chart) {
+	const x = "queue pairs in the process"
+	subtitle := on(place) + r.spread(place)
+	all = r.line(all, place, ManyQPs, "rate", Chart{Title: "Rate by number of queue pairs" + higherIsBetter,
+		Subtitle: "WRITEs of 64 bytes, " + subtitle, X: x, Y: unit(place, perSecond), LogX: true})
+	return r.line(all, place, "requests", "write", Chart{
+		Title:    amount(place) + " per post, by queue pairs" + lowerIsBetter,
+		Subtitle: "one WRITE, " + subtitle, X: x, Y: unit(place, "ns"), LogX: true})
+}
+
+// spread says what the marks of a chart show.
+func (r *Run) spread(place string) string {
+	if _, most := r.rounds(place); most > 1 {
+		return fmt.Sprintf("; median and quartiles of %d rounds", most)
+	}
+	return ""
+}
+
+// perSecond is the unit of rates in charts. In figures it is M messages/s.
+const perSecond = "messages per second"
+
+// line adds a chart of a figure by size or by number, if it has at least two
 // points.
-func (r *Run) bySize(all []Chart, place, test, figure string, c Chart) []Chart {
+func (r *Run) line(all []Chart, place, test, figure string, c Chart) []Chart {
 	c.File = file(figure, place, test)
-	series := r.Of(place, test, figure)
+	scale := 1.0
+	if c.Y == perSecond {
+		scale = 1e6
+	}
 	for _, who := range programs {
 		l := Line{Name: who}
-		for _, s := range series {
+		for _, s := range r.Of(place, test, figure) {
 			if v := s.Values[who]; len(v) > 0 {
-				l.X, l.Y = append(l.X, float64(s.At)), append(l.Y, Quantile(v, 0.5))
-				l.Low, l.High = append(l.Low, Quantile(v, 0.25)), append(l.High, Quantile(v, 0.75))
+				l.X, l.Y = append(l.X, float64(s.At)), append(l.Y, scale*Quantile(v, 0.5))
+				l.Low, l.High = append(l.Low, scale*Quantile(v, 0.25)), append(l.High, scale*Quantile(v, 0.75))
 			}
 		}
 		if len(l.X) > 1 {
@@ -125,30 +313,20 @@ func (r *Run) bySize(all []Chart, place, test, figure string, c Chart) []Chart {
 	if len(c.Lines) == 0 {
 		return all
 	}
+	for _, at := range c.Lines[0].X {
+		c.Ticks = append(c.Ticks, Tick{at, label(at)})
+	}
 	return append(all, c)
 }
 
-// costs returns the chart of the costs of requests.
-func (r *Run) costs(place string) []Chart {
-	c := Chart{File: file("cost", place), Title: "a request", Y: unit(place, "ns")}
-	bars := make([]Bars, len(programs))
-	for _, s := range r.Of(place, "requests", "") {
-		if s.At != 1 || len(s.Values[Go]) == 0 || len(s.Values[C]) == 0 {
-			continue
-		}
-		c.Groups = append(c.Groups, s.Figure)
-		for i, who := range programs {
-			v := Quantile(s.Values[who], 0.5)
-			if math.IsNaN(v) {
-				v = 0
-			}
-			bars[i].Name = who
-			bars[i].Values = append(bars[i].Values, v)
-		}
+// label formats a whole number as a label: 65536 as 64K, 10000 as 10,000.
+func label(v float64) string {
+	n := int(v)
+	switch {
+	case n >= 1024 && n%1024 == 0:
+		return fmt.Sprintf("%dK", n/1024)
+	case n >= 1000:
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 	}
-	if len(c.Groups) == 0 {
-		return nil
-	}
-	c.Bars = slices.DeleteFunc(bars, func(b Bars) bool { return slices.Max(b.Values) == 0 })
-	return []Chart{c}
+	return fmt.Sprint(n)
 }

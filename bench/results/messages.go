@@ -7,13 +7,20 @@ var operations = []struct{ figure, what string }{
 	{"read", "READ of 64 bytes"},
 	{"write", "WRITE of 64 bytes"},
 	{"small", "message of 64 bytes and its echo"},
-	{"large", "message of 1 MiB and an echo of 64 bytes, receives of 1 MiB"},
-	{"offered", "the same with the default EagerSize: offered and read; by cm and C, received"},
-	{"churned", "message of 64 bytes and its echo, beside a churned heap"},
+	{"large", "message of 1 MiB into a receive of 1 MiB, and an echo of 64 bytes"},
+	{"offered", "message of 1 MiB that rdma offers and reads, and an echo of 64 bytes"},
+	{"churned", "message of 64 bytes and its echo, beside a busy garbage collector"},
 }
 
 // percentiles are the ends of the names of times.
-var percentiles = []struct{ suffix, what string }{{"", ""}, {".p50", "p50"}, {".p99", "p99"}, {".p99.9", "p99.9"}}
+var percentiles = []struct{ suffix, what string }{
+	{"", ""}, {".p50", "p50"}, {".p99", "p99"}, {".p99.9", "p99.9"},
+}
+
+const aboutMessages = `Both ends are in one process, and wait for completions asleep. rdma is
+[package rdma](../rdma), cm the same work written by hand on [package cm](../cm), without flow control. C is that on the
+synchronous calls of librdmacm, as in rping (` + "`testbed/speed/testdata/messages.c`" + `). rdma offers a
+message that is longer than EagerSize, and the peer reads it; cm and C receive it like any other.`
 
 // messages prints the costs of messages and one-sided access.
 func (p *page) messages(place string) {
@@ -31,17 +38,15 @@ func (p *page) messages(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("#### Messages and one-sided access, %s\n\n", unit(place, unitOf))
-	p.printf("Both ends are in one process, and wait for completions asleep. rdma is [package rdma](../rdma), cm the\n")
-	p.printf("same work written by hand on [package cm](../cm), without flow control. C is that on the synchronous\n")
-	p.printf("calls of librdmacm, as in rping (`testbed/speed/testdata/messages.c`).")
+	p.printf("#### Messages, READ and WRITE, %s\n\n", unit(place, unitOf))
+	p.printf("%s", aboutMessages)
 	if unitOf == "us" {
-		p.printf(" Figures are quantiles of single times.")
+		p.printf("\nFigures are quantiles of single times.")
 	} else {
-		p.printf(" Figures are the process's instructions, with its system calls.")
+		p.printf("\nFigures are the process's instructions, with its system calls.")
 	}
 	p.printf("\n\n")
-	p.rows([]string{"", "", "rdma", "cm", C, "rdma to cm", "rdma to C", "cm to C"}, rows)
+	p.rows([]string{"operation", "", "rdma", "cm", C, "rdma to cm", "rdma to C", "cm to C"}, rows)
 }
 
 // churned prints how much longer messages take beside a churned heap.
@@ -62,10 +67,10 @@ func (p *page) churned(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("#### A message and its echo beside a churned heap, divided by the time without\n\n")
-	p.printf("Another goroutine (in C, another thread) replaces 128 of 1,048,576 blocks of 64 bytes every millisecond.\n")
-	p.printf("In Go the garbage collector runs again and again (GOGC=1).\n\n")
-	p.rows([]string{"", "rdma", "cm", C}, rows)
+	p.printf("#### A message and its echo beside a busy garbage collector, divided by the time without\n\n")
+	p.printf("Another goroutine (in C, another thread) replaces 128 of 1,048,576 blocks of 64 bytes every\n")
+	p.printf("millisecond. Go's garbage collector then runs again and again (GOGC=1).\n\n")
+	p.rows([]string{"percentile", "rdma", "cm", C}, rows)
 }
 
 // ratioOf formats the ratio of two programs with its spread.

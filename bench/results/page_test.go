@@ -46,32 +46,40 @@ func sample() *Run {
 func TestPage(t *testing.T) {
 	page := sample().Page()
 	for _, want := range []string{
-		"- instructions, 100 queue pairs: exit status 1\n",
-		"| **rxe** | **all** | 6 of 8 | 0.75 | 2.00 (send_bw rate, 2) |\n|  | latency, typical | 2 of 2 | 1.00 |  |\n",
-		"|  | rate | 0 of 2 | 2.00 | 2.00 (send_bw rate, 2) |", "|  | as queue pairs grow | 2 of 2 | 0.50 |  |",
-		"| **instructions** | **all** | 3 of 4 | 0.50 | 1.05 (memory QP.rss, 10000) |",
-		"| rxe | soft-RoCE | 1–3 | some CPU, 2 CPUs | go1.26, rdma-core 56.1, gcc -O2 | 2026-01-02, abc |\n",
-		"| instructions | a counting guest | 1 | another CPU, 4 CPUs | go1.27, rdma-core 56.1, gcc -O2 | 2026-01-03, def |\n",
-		"| native | queues in memory |  | some CPU, 2 CPUs | go1.26 | 2026-01-04, ghi |\n",
-		"| QP.rss | 10000 | 10500.0 | 10000.0 | **1.05** |",
-		"#### Latency, ratios of the typical time\n\n| bytes | 2 | 64 |\n|---|---|---|\n" +
-			"| send_lat | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
-		"| send_bw | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
-		"| send_lat -e | 20.0 (2.00) | 40.0 (4.00) | us | 0.50 |",
-		"| send_lat -e | 50.0 | 100.0 | thousands of instructions | 0.50 |",
-		"| send_bw -e | 0.5000 | 0.2500 | messages in a thousand instructions | 2.00 |",
+		"- Requests on a software ConnectX, instructions, 100 queue pairs: exit status 1\n",
+		"| latency, p50 | time on soft-RoCE | 1.00 | 2 of 2 |  |\n",
+		"| message rate | messages per second on soft-RoCE | 2.00 | 0 of 2 | 2.00: SEND of 2 bytes, rate |\n",
+		"| message rate, many queue pairs | messages per second on soft-RoCE | 0.50 | 2 of 2 |  |\n",
+		"| memory of queues | bytes on a software ConnectX | 1.05 | 0 of 1 | 1.05: queue pair, resident |\n",
+		"| waits for events | time on soft-RoCE | 0.50 | 1 of 1 |  |\n",
+		"| **all** |  | 0.50 | 9 of 12 |  |\n",
+		"![What Go costs, divided by what C costs: lower is better](charts/costs.svg)\n",
+		"| perftest, objects and connections on soft-RoCE, time | soft-RoCE | 1–3 | some CPU, 2 CPUs | " +
+			"go1.26, rdma-core 56.1, gcc -O2 | 2026-01-02, abc |\n",
+		"| Requests on a software ConnectX, instructions | a counting guest | 1 | another CPU, 4 CPUs | " +
+			"go1.27, rdma-core 56.1, gcc -O2 | 2026-01-03, def |\n",
+		"| Without a device | queues in memory |  | some CPU, 2 CPUs | go1.26 | 2026-01-04, ghi |\n",
+		"| queue pair, resident | 10000 | 10500 | 10000 | **1.05** |",
+		"#### Latency, ratios of p50\n\n| bytes | 2 | 64 |\n|---|---|---|\n" +
+			"| SEND (`send_lat`) | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
+		"| SEND (`send_bw`) | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
+		"| SEND, waits for events (`send_lat -e`) | 20.0 (2.00) | 40.0 (4.00) | µs | 0.50 |",
+		"| SEND, waits for events (`send_lat -e`) | 50.0 | 100.0 | thousands of instructions | 0.50 |",
+		"| SEND, waits for events (`send_bw -e`) | 0.5000 | 0.2500 | messages in a thousand instructions | 2.00 |",
 		"| 64 | 0.5000 | 0.2500 | 2.00 |",
-		"| MR.create | 100 | 3.0 | 6.0 | 0.50 |",
-		"| write | 200.0 | 400.0 | 0.50 | 800.0 | 0.25 |",
-		"![send_lat of 64 bytes, rxe](charts/distribution-rxe-send_lat.svg)", "![a request](charts/cost-instructions.svg)",
+		"| create a memory region | 100 | 3.0 | 6.0 | 0.50 |",
+		"| post one request | 200.0 | 400.0 | 0.50 | 800.0 | 0.25 |",
+		"![Latency of a SEND of 64 bytes: lower is better](charts/distribution-rxe-send_lat.svg)",
+		"![Instructions per request: lower is better](charts/requests-instructions.svg)",
 		"| Step/32 | 8.2 ns/WR, 0 allocs/op |",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	order := []string{"# Go compared with C", "Some measurements failed", "## Summary", "## Charts", "## All figures",
-		"### rxe", "### instructions", "### Without a device", "## How to repeat it"}
+	order := []string{"# Go compared with C", "Some measurements failed", "## Summary", "## Charts",
+		"## Where it was measured", "## All figures", "### Requests on", "### perftest", "### Without a device",
+		"## How to repeat it"}
 	at := 0
 	for _, heading := range order {
 		next := strings.Index(page[at:], heading)
@@ -92,28 +100,71 @@ func TestCharts(t *testing.T) {
 	all := map[string]Chart{}
 	for _, c := range sample().Charts() {
 		all[c.File] = c
+		if !c.Costs && !strings.HasSuffix(c.Title, lowerIsBetter) && !strings.HasSuffix(c.Title, higherIsBetter) {
+			t.Errorf("%q does not say which way is better", c.Title)
+		}
 	}
 	for file, want := range map[string]int{"distribution-rxe-send_lat.svg": 2, "typical-rxe-send_lat.svg": 2,
-		"rate-rxe-send_bw.svg":                 2,
-		"rate-rxe-write_bw-by-queue-pairs.svg": 2, "cost-instructions.svg": 0} {
+		"rate-rxe-send_bw.svg": 2, "rate-rxe-write_bw-by-queue-pairs.svg": 2, "requests-instructions.svg": 0,
+		"objects-rxe.svg": 0, "costs.svg": 0} {
 		c, ok := all[file]
 		if !ok || len(c.Lines) != want {
 			t.Errorf("%s: %v, %v", file, ok, c)
 		}
 	}
-	if len(all) != 5 {
+	if len(all) != 7 {
 		t.Errorf("%d charts", len(all))
 	}
-	d := all["distribution-rxe-send_lat.svg"].Lines[0]
-	if d.Name != Go || len(d.X) != 2 || d.X[0] != 1 || d.Y[0] != 1 || d.X[1] != 2 || d.Y[1] != 2 {
-		t.Errorf("%v", d)
+	d := all["distribution-rxe-send_lat.svg"]
+	if want := []string{"p50", "p90", "p99", "p99.9"}; len(d.Ticks) != 4 || d.Ticks[3].Label != want[3] {
+		t.Errorf("ticks %v, want %v", d.Ticks, want)
 	}
-	cost := all["cost-instructions.svg"]
-	if len(cost.Groups) != 1 || len(cost.Bars) != 3 || cost.Bars[2].Values[0] != 800 {
+	if l := d.Lines[0]; l.Name != Go || len(l.X) != 1 || l.X[0] != 2 || l.Y[0] != 2 { // the median
+		t.Errorf("%v", l)
+	}
+	rates := all["rate-rxe-send_bw.svg"]
+	if rates.Y != "messages per second" || rates.Lines[0].Y[0] != 1e6 || rates.Ticks[1].Label != "64" {
+		t.Errorf("%v", rates)
+	}
+	cost := all["requests-instructions.svg"]
+	if len(cost.Rows) != 1 || cost.Rows[0] != "post one request" || len(cost.Bars) != 3 || cost.Bars[2].Values[0] != 800 {
 		t.Errorf("%v", cost)
 	}
 	if c := (&Run{Places: []Place{{Name: "rxe"}}}).Charts(); len(c) != 0 {
 		t.Errorf("charts of nothing: %v", c)
+	}
+}
+
+// A second use of the package's bars does not have the values of the first.
+func TestChartsTwice(t *testing.T) {
+	r := sample()
+	r.Charts()
+	for _, c := range r.Charts() {
+		for _, b := range c.Bars {
+			if len(b.Values) != len(c.Rows) {
+				t.Errorf("%s: %d bars of %s in %d rows", c.File, len(b.Values), b.Name, len(c.Rows))
+			}
+		}
+	}
+}
+
+// Every figure that the benchmarks measure has a name in words.
+func TestWords(t *testing.T) {
+	r, err := Read("../figures/go-and-c.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Series {
+		name := s.words()
+		if s.Test != RsocketTest && (strings.Contains(name, s.Figure) && strings.ContainsAny(s.Figure, "._") ||
+			strings.Contains(name, "_") || name == s.Figure) && s.Test != "cmtime" {
+			t.Errorf("%s, %s: %q", s.Test, s.Figure, name)
+		}
+	}
+	for _, p := range r.Places {
+		if nameOf(p.Name).title == p.Name {
+			t.Errorf("place %s has no name", p.Name)
+		}
 	}
 }
 
@@ -127,7 +178,7 @@ func TestColumns(t *testing.T) {
 		r.Add(s, C, 5)
 	}
 	const want = "| bytes | 2 | 64 | 4096 |\n|---|---|---|---|\n" +
-		"| write_lat |  | 1.00 | 1.00 |\n| send_lat | 1.00 |  | 1.00 |\n"
+		"| WRITE (`write_lat`) |  | 1.00 | 1.00 |\n| SEND (`send_lat`) | 1.00 |  | 1.00 |\n"
 	if page := r.Page(); !strings.Contains(page, want) {
 		t.Errorf("no\n%s in\n%s", want, page)
 	}

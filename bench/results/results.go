@@ -4,12 +4,9 @@
 package results
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -192,31 +189,6 @@ func (r *Run) rounds(place string) (least, most int) {
 		}
 	}
 	return least, most
-}
-
-// Read reads a file that Write has written.
-func Read(file string) (*Run, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	r := &Run{}
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return r, nil
-}
-
-// Write writes a run to a file.
-func (r *Run) Write(file string) error {
-	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
 // Quantile returns a quantile, interpolated between the two nearest values, or NaN

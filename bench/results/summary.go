@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,29 +15,30 @@ type kind struct {
 // kinds lists all kinds, in the order of the summary. A series belongs to the first
 // kind that has it, or to none.
 var kinds = []kind{
-	{"latency, typical", plain("_lat", "typical")},
-	{"latency, 99 %", plain("_lat", "99 %")},
+	{"post and poll", func(s Series) bool { return s.Test == "requests" && s.At == 1 }},
+	{"post, many queue pairs", func(s Series) bool { return s.Test == "requests" && s.At > 1 && s.Figure == "write" }},
+	{"memory of queues", func(s Series) bool { return s.Test == Memory }},
+	{"latency, p50", plain("_lat", "typical")},
+	{"latency, p99", plain("_lat", "99 %")},
 	{"latency, shortest", plain("_lat", "least")},
-	{"rate", plain("_bw", "rate")},
-	{"rate, peak", plain("_bw", "peak")},
-	{"tests with options", func(s Series) bool {
-		return strings.Contains(s.Test, " -") && (s.Figure == "typical" || s.Figure == "rate")
-	}},
-	{"as queue pairs grow", func(s Series) bool {
-		return s.Test == ManyQPs && s.Figure == "rate" || s.Test == "requests" && s.At > 1 && s.Figure == "write"
-	}},
-	{"requests", func(s Series) bool { return s.Test == "requests" && s.At == 1 }},
-	{"memory", func(s Series) bool { return s.Test == Memory }},
-	{"objects", func(s Series) bool { return s.Test == "objects" }},
-	{"rstream", func(s Series) bool { return s.Test == RsocketTest }},
-	{"messages and access", func(s Series) bool { return s.Test == MessagesTest }},
-	{"connecting", func(s Series) bool { return s.Test == "cmtime" }},
+	{"message rate", plain("_bw", "rate")},
+	{"message rate, peak", plain("_bw", "peak")},
+	{"message rate, many queue pairs", func(s Series) bool { return s.Test == ManyQPs && s.Figure == "rate" }},
+	{"waits for events", func(s Series) bool { return strings.HasSuffix(s.Test, " -e") && s.main() }},
+	{"other options of perftest", func(s Series) bool { return strings.Contains(s.Test, " -") && s.main() }},
+	{"messages, READ, WRITE", func(s Series) bool { return s.Test == MessagesTest }},
+	{"rsockets", func(s Series) bool { return s.Test == RsocketTest }},
+	{"create and destroy objects", func(s Series) bool { return s.Test == "objects" }},
+	{"connect", func(s Series) bool { return s.Test == "cmtime" }},
 }
 
 // plain matches tests without options.
 func plain(suffix, figure string) func(Series) bool {
 	return func(s Series) bool { return strings.HasSuffix(s.Test, suffix) && s.Figure == figure }
 }
+
+// main reports whether a figure of perftest is the one that stands for its test.
+func (s Series) main() bool { return s.Figure == "typical" || s.Figure == "rate" }
 
 func kindOf(s Series) string {
 	for _, k := range kinds {
@@ -63,45 +65,64 @@ func (t *tally) add(s Series, r Ratio) {
 	case s.AsGood(r):
 		t.asGood++
 	case cost > t.worst:
-		t.worst, t.which = cost, fmt.Sprintf("%s %s, %d", s.Test, s.Figure, s.At)
+		t.worst, t.which = cost, s.words()
 	}
 }
 
-func (t *tally) row(where, what string) []string {
+func (t *tally) row(what, measured string) []string {
 	worst := ""
 	if t.which != "" {
-		worst = fmt.Sprintf("%.2f (%s)", t.worst, t.which)
+		worst = fmt.Sprintf("%.2f: %s", t.worst, t.which)
 	}
-	return []string{where, what, fmt.Sprintf("%d of %d", t.asGood, len(t.costs)),
-		fmt.Sprintf("%.2f", Quantile(t.costs, 0.5)), worst}
+	return []string{what, measured, fmt.Sprintf("%.2f", Quantile(t.costs, 0.5)),
+		fmt.Sprintf("%d of %d", t.asGood, len(t.costs)), worst}
 }
 
-// summary has a row for each place, and one for each kind of its figures.
-func (r *Run) summary() (rows [][]string) {
-	for _, p := range r.Places {
-		var all tally
-		of := map[string]*tally{}
-		for _, s := range r.Series {
-			name := kindOf(s)
-			ratio, err := s.Ratio(Go, C)
-			if s.Place != p.Name || name == "" || err != nil { // err: a figure of one program only
-				continue
+// A group holds the figures of one kind at one place.
+type group struct {
+	kind, measured string
+	tally
+}
+
+// groups returns the groups that have figures, in the order of kinds and places.
+func (r *Run) groups() (all []*group) {
+	for _, k := range kinds {
+		for _, p := range r.ordered() {
+			name := nameOf(p.Name)
+			figure := name.figure
+			switch {
+			case k.name == "memory of queues":
+				figure = "bytes"
+			case strings.HasPrefix(k.name, "message rate"):
+				figure = "messages per second"
 			}
-			if of[name] == nil {
-				of[name] = &tally{}
+			g := &group{kind: k.name, measured: figure + " on " + name.device}
+			for _, s := range r.Series {
+				if s.Place != p.Name || kindOf(s) != k.name {
+					continue
+				}
+				if ratio, err := s.Ratio(Go, C); err == nil { // err: a figure of one program only
+					g.add(s, ratio)
+				}
 			}
-			all.add(s, ratio)
-			of[name].add(s, ratio)
-		}
-		if len(all.costs) == 0 {
-			continue
-		}
-		rows = append(rows, all.row("**"+p.Name+"**", "**all**"))
-		for _, k := range kinds {
-			if t := of[k.name]; t != nil {
-				rows = append(rows, t.row("", k.name))
+			if len(g.costs) > 0 {
+				all = append(all, g)
 			}
 		}
 	}
-	return rows
+	return all
+}
+
+// summary has a row for each group, and one for all.
+func (r *Run) summary() (rows [][]string) {
+	var all tally
+	for _, g := range r.groups() {
+		rows = append(rows, g.row(g.kind, g.measured))
+		all.asGood += g.asGood
+		all.costs = slices.Concat(all.costs, g.costs)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return append(rows, all.row("**all**", ""))
 }

@@ -1,5 +1,5 @@
 // Bench compares programs in Go with their C counterparts. It runs them alternately on
-// the same machine and writes the figures to docs/go-and-c.json, from which
+// the same machine and writes the figures to bench/figures/go-and-c.json, from which
 // bench/report creates docs/go-and-c.md and its charts.
 //
 //	go run -C testbed ./bench                                    # in guests
@@ -34,7 +34,7 @@ const (
 
 	// published is the file of the figures in the repository. They are reproducible:
 	// from a commit, and of enough rounds.
-	published   = "../docs/go-and-c.json"
+	published   = "../bench/figures/go-and-c.json"
 	leastRounds = 5
 )
 

@@ -53,16 +53,17 @@ func TestSoakTwoHosts(t *testing.T) {
 			t.Errorf("no figure of %s", test)
 		}
 	}
-	if text, err := exec.CommandContext(t.Context(), "go", "run", "-C", "../bench/report", ".",
-		out).CombinedOutput(); err != nil {
+	md := strings.TrimSuffix(out, ".json") + ".md"
+	if text, err := exec.CommandContext(t.Context(), "go", "run", "-C", "..", "./bench/report",
+		out, md).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	page, err := os.ReadFile(strings.TrimSuffix(out, ".json") + ".md")
+	page, err := os.ReadFile(md)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"two hosts, mlx5_2 (", "; the server's is mlx5_1 |", "### hosts",
-		"#### Latency, ratios of the typical time", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
+	for _, want := range []string{"two hosts, mlx5_2 (", "; the server's is mlx5_1 |", "### Two hosts, time",
+		"#### Latency, ratios of p50", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
