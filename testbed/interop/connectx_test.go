@@ -29,10 +29,7 @@ var mlx5Pingpongs = []game{
 
 // TestConnectX runs the programs on mlx5_0, a software ConnectX.
 func TestConnectX(t *testing.T) {
-	files := map[string]string{}
-	for name, pkg := range ours {
-		files[name] = vm.BuildProgram(t, module+pkg, "", "amd64")
-	}
+	files := programs(t)
 	for _, p := range []struct {
 		kernel, link string
 		layer        connectx.LinkLayer

@@ -16,38 +16,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// module is the path of this module.
-const module = "github.com/goverbs/goverbs/"
-
-// ours maps C programs to the packages of our programs. The counterpart of rnc is nc.
-var ours = map[string]string{
-	asyncwatch:     "cmd/asyncwatch",
-	"ibv_devinfo":  "cmd/devinfo",
-	rcPingpong:     "cmd/rcpingpong",
-	ucPingpong:     "cmd/ucpingpong",
-	udPingpong:     "cmd/udpingpong",
-	srqPingpong:    "cmd/srqpingpong",
-	"mckey":        "cmd/mckey",
-	"rcopy":        "cmd/rcopy",
-	"rdma_client":  "cmd/rdma_client",
-	"rdma_server":  "cmd/rdma_server",
-	"rdma_xclient": "cmd/rdma_xclient",
-	"rdma_xserver": "cmd/rdma_xserver",
-	"riostream":    "cmd/riostream",
-	"rping":        "cmd/rping",
-	"rnc":          "cmd/rnc",
-	"rstream":      "cmd/rstream",
-	"ucmatose":     "cmd/ucmatose",
-	"udaddy":       "cmd/udaddy",
-	udpong:         "cmd/udpong",
-	rsocketPeer:    "testbed/interop/peer",
-}
-
 func TestInterop(t *testing.T) {
-	files := map[string]string{}
-	for name, pkg := range ours {
-		files[name] = vm.BuildProgram(t, module+pkg, "", "amd64")
-	}
+	files := programs(t)
 	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
 		t.Run(kernel, func(t *testing.T) {
 			brief := kernel != "6.12"

@@ -61,6 +61,13 @@ func BuildProgram(t testing.TB, pkg, tags, arch string) string {
 	return file
 }
 
+// BuildPrograms compiles main packages with one command to files in dir, each with the last element of its package's
+// path as its name.
+func BuildPrograms(t testing.TB, dir, arch string, pkgs ...string) {
+	t.Helper()
+	build(t, arch, append([]string{"build", "-o", dir + string(filepath.Separator)}, pkgs...)...)
+}
+
 func build(t testing.TB, arch string, args ...string) {
 	t.Helper()
 	if arch == "" {
