@@ -76,6 +76,7 @@ type host struct {
 	gid      int               // index of the device's IPv4 GID, for the C programs; -1 without GIDs
 	nextPort int               // of TCP or of a port space; each run uses its own port
 	brief    bool              // skip tests that do not depend on the kernel and run on another one
+	repeats  string            // the place whose tests those on this device repeat, except a few; "" if all are distinct
 }
 
 // newHost boots a guest with our programs.
@@ -86,6 +87,15 @@ func newHost(t *testing.T, config vm.Config, files map[string]string) *host {
 		h.ours[name] = install(t, h.guest, file)
 	}
 	return h
+}
+
+// skipRepeat skips a test that h.repeats has as well (vm.SkipRepeat), unless it is one of the few that run on this
+// device, too.
+func (h *host) skipRepeat(t *testing.T, selected bool) {
+	t.Helper()
+	if h.repeats != "" && !selected {
+		vm.SkipRepeat(t, h.repeats)
+	}
 }
 
 // port returns a port that no run has used.

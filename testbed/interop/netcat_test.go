@@ -23,19 +23,25 @@ var netcatCases = []netcatCase{
 	{"both", "-l -N", "-N", true, true},
 }
 
+// netcatFile is what a side sends.
+const netcatFile = "/tmp/nc-from"
+
 // testNetcat runs nc of OpenBSD with librspreload, and rnc.
 func (h *host) testNetcat(t *testing.T) {
+	h.output(t, "sh", "-c", "head -c 1000001 /dev/urandom >"+netcatFile)
 	for _, c := range netcatCases {
 		for _, p := range pairs {
-			t.Run(c.name+"/"+p.String(), func(t *testing.T) { h.netcat(t, c, p) })
+			t.Run(c.name+"/"+p.String(), func(t *testing.T) {
+				h.skipRepeat(t, c.fromServer && c.fromClient && p.server != p.client)
+				h.netcat(t, c, p)
+			})
 		}
 	}
 }
 
 func (h *host) netcat(t *testing.T, c netcatCase, p pair) {
 	port := h.port()
-	from, to := "/tmp/nc-from", "/tmp/nc-to-"+port
-	h.output(t, "sh", "-c", "head -c 3000001 /dev/urandom >"+from)
+	from, to := netcatFile, "/tmp/nc-to-"+port
 	server := h.netcatEnd(p.server, c.server, port, input(c.fromServer, from), to+".server")
 	client := h.netcatEnd(p.client, c.client, port, input(c.fromClient, from), to+".client")
 	s, cl := h.begin(t, server, func(s *program.Process) bool { return h.awaitListener(t, s, "TCP", port) }, client)

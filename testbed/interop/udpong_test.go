@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
@@ -46,7 +47,11 @@ func (h *host) testUdpong(t *testing.T) {
 				continue
 			}
 			t.Run(p.String()+"/"+f.name, func(t *testing.T) {
-				untilNoCrash(t, func() error { return h.runUdpongs(t, p, f.addr) })
+				h.skipRepeat(t, p.server != p.client && f.addr == address || p == goPairs[0])
+				if f.addr != address && p.server == p.client {
+					vm.SkipRepeat(t, "ipv4, and other pairs with ipv6")
+				}
+				untilNoFault(t, func() error { return h.runUdpongs(t, p, f.addr) })
 			})
 		}
 	}
