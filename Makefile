@@ -9,6 +9,7 @@ MESSAGES ?= 100000
 KILLS   ?= 200
 BENCH   ?= 10
 RERUN   ?= 1
+TIMEOUT ?= 40m
 DURATION ?= 15m
 FIGURES ?= $(if $(SERVER),bin/hosts.json,bench/figures/go-and-c.json)
 PAGE    ?= $(if $(SERVER),bin/hosts.md,docs/go-and-c.md)
@@ -59,10 +60,10 @@ test: ## check, and the tests on real kernels: what CI runs
 	$(GO) build -C tools -o "$(CURDIR)/bin/gotestsum" gotest.tools/gotestsum
 	cd testbed && PATH="$$(dirname "$$(command -v $(GO))"):$$PATH" ../bin/gotestsum --format standard-quiet --hide-summary=skipped \
 		--rerun-fails=$(RERUN) --rerun-fails-max-failures=20 --packages="$(LONG) ./..." -- \
-		-tags vm -count=1 -vet=off -p 2 -timeout 40m
+		-tags vm -count=1 -vet=off -p 2 -timeout $(TIMEOUT)
 
 test-all: ## test, and its repeats on further kernels and link layers; no test runs twice
-	GOVERBS_TEST=all KV_SCHEDULES=10000 RERUN=0 $(MAKE) --no-print-directory test
+	GOVERBS_TEST=all KV_SCHEDULES=10000 RERUN=0 TIMEOUT=80m $(MAKE) --no-print-directory test
 
 .PHONY: bed
 bed: # downloads, while check computes

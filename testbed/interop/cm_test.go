@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
@@ -50,7 +51,14 @@ func (h *host) testCMCases(t *testing.T, cases []cmCase) {
 					if f.addr != address && (p == pair{cSide, cSide} || h.brief && seen[c.server.program]) {
 						continue
 					}
-					t.Run(p.String()+"/"+f.name, func(t *testing.T) { h.runCM(t, c, p, f.addr) })
+					t.Run(p.String()+"/"+f.name, func(t *testing.T) {
+						further := f.addr != address && seen[c.server.program]
+						h.skipRepeat(t, p.server != p.client && !further)
+						if further {
+							vm.SkipRepeat(t, "ipv4, and another case of the program with ipv6")
+						}
+						h.runCM(t, c, p, f.addr)
+					})
 				}
 			}
 			seen[c.server.program] = true

@@ -33,7 +33,7 @@ func (h *host) cClientUnchecked(t *testing.T) {
 
 // A C server prints the message that the other tests check for.
 func (h *host) goClientUnchecked(t *testing.T) {
-	s, c := h.beginPingpong(t, rcPingpong, cSide, []string{"-c"}, goSide, nil)
+	s, c := h.beginPingpong(t, rcPingpong, cSide, []string{"-c", "-n", "100"}, goSide, []string{"-n", "100"})
 	if err := c.Wait(); err != nil {
 		t.Errorf("%v: %v", c, err)
 	}
