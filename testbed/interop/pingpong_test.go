@@ -33,8 +33,8 @@ type game struct {
 // goPairs lists the pairs in which at least one end is our program.
 var goPairs = []pair{{goSide, cSide}, {cSide, goSide}, {goSide, goSide}}
 
-// testRCPingpong runs pairs with every message size, with path MTUs up to mtu. 1000 messages, the programs' default, use
-// each of the 500 receives twice, which need not be repeated with each size.
+// testRCPingpong runs pairs with every message size, with path MTUs up to mtu. 1000 messages, the programs' default,
+// use each of the 500 receives twice, which need not be repeated with each size.
 func (h *host) testRCPingpong(t *testing.T, mtu int, pairs ...pair) {
 	for _, p := range pairs {
 		t.Run(p.String(), func(t *testing.T) {
