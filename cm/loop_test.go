@@ -178,7 +178,7 @@ func (q *loopCQ) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 	return resize(nil, nil)
 }
 
-func (q *loopCQ) Retire() error {
+func (q *loopCQ) Retire(bool) error {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
 	q.over, q.ring = true, nil

@@ -238,7 +238,7 @@ func (q *loopQP) acknowledge() {
 	q.late, q.unacked = false, nil
 }
 
-func (q *loopQP) Retire() error {
+func (q *loopQP) Retire(bool) error {
 	q.l.mu.Lock()
 	defer q.l.mu.Unlock()
 	if q.l.qps[q.handle] == q {

@@ -327,8 +327,11 @@ func (q *CQ) retireRing() error {
 	if q.channel != nil && q.channel.reader.Load() == q {
 		q.channel.interrupt()
 	}
-	return q.impl.Retire()
+	return q.impl.Retire(q.single)
 }
+
+// unlocked reports whether polls of the queue may run beside calls that lock it. q may be nil.
+func (q *CQ) unlocked() bool { return q != nil && q.single }
 
 // Close destroys the queue: ibv_destroy_cq(3). It returns [ErrBusy] while QPs use the queue.
 // Waits end with [ErrClosed]. Close is idempotent. On a single-goroutine queue only the

@@ -250,5 +250,5 @@ func TestPanicUnderCreate(t *testing.T) {
 		t.Errorf("in the kernel: %v before, %v after; %d ids, %d before", before, after, len(r.c.byID), ids)
 	}
 	check(t, ch.Close())
-	check(t, r.p.cqs[0].Retire()) // the fake's ring, which a provider would have retired
+	check(t, r.p.cqs[0].Retire(true)) // the fake's ring, which a provider would have retired
 }

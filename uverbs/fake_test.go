@@ -288,6 +288,7 @@ type fakeCQ struct {
 	purgedSRQs  []providerSRQ
 	purgedWQs   []providerWQ
 	retired     bool
+	inUse       bool // the argument of Retire
 	failed      error
 	beforeArm   func() // called just before the queue is armed
 }
@@ -398,10 +399,10 @@ func (q *fakeCQ) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 	return r, nil
 }
 
-func (q *fakeCQ) Retire() error {
+func (q *fakeCQ) Retire(inUse bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.retired, q.fill = true, 0
+	q.retired, q.inUse, q.fill = true, inUse, 0
 	q.ticket.Done()
 	return nil
 }

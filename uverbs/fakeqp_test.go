@@ -18,6 +18,7 @@ type fakeQP struct {
 	lastRecv uint64
 	recvs    *fakeCQ
 	resets   int
+	inUse    bool // the argument of Retire
 
 	typ  QPType
 	env  *providerQPEnv
@@ -215,7 +216,8 @@ func (q *fakeQP) Reset() error {
 	return nil
 }
 
-func (q *fakeQP) Retire() error {
+func (q *fakeQP) Retire(inUse bool) error {
+	q.inUse = inUse
 	q.ticket.Done()
 	return nil
 }

@@ -38,6 +38,40 @@ func TestPurge(t *testing.T) {
 	}
 }
 
+// TestRetireInUse checks that the memory of a queue is unmapped at once only if a lock keeps other goroutines out, and
+// that of a QP only if no poll of its CQs may find it.
+func TestRetireInUse(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		single, singleCQ, ending bool
+		cq, qp                   bool
+	}{
+		{name: "locks"},
+		{name: "single-goroutine QP", single: true, qp: true},
+		{name: "single-goroutine CQ", singleCQ: true, cq: true, qp: true},
+		{name: "Context.Close", ending: true, qp: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			pd := good(r.c.AllocPD())(t)
+			cq := good(r.c.CreateCQ(CQConfig{Entries: 8, SingleGoroutine: c.singleCQ}))(t)
+			other := good(r.c.CreateCQ(CQConfig{Entries: 8}))(t)
+			qp := good(pd.CreateQP(QPConfig{Type: RC, SendCQ: other, RecvCQ: cq, SingleGoroutine: c.single}))(t)
+			if !c.ending {
+				check(t, qp.Close())
+				check(t, cq.Close())
+			}
+			check(t, r.c.Close())
+			if got := cq.impl.(*fakeCQ).inUse; got != c.cq {
+				t.Errorf("the CQ was retired with inUse %v", got)
+			}
+			if got := qp.impl.(*fakeQP).inUse; got != c.qp {
+				t.Errorf("the QP was retired with inUse %v", got)
+			}
+		})
+	}
+}
+
 // TestArmCountsEvents checks that Arm passes the number of events that have been read, which a
 // device that numbers its events needs.
 func TestArmCountsEvents(t *testing.T) {

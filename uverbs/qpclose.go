@@ -48,8 +48,9 @@ func (q *QP) retireRings() error {
 	q.lockBoth()
 	defer q.unlockBoth()
 	q.closeGates()
-	if !q.ctx.ending.Load() { // otherwise its CQs are closed too, and their owners may be polling
+	ending := q.ctx.ending.Load()
+	if !ending { // otherwise its CQs are closed too, and their owners may be polling
 		q.purgeCQs()
 	}
-	return q.impl.Retire()
+	return q.impl.Retire(ending || q.single || q.cfg.SendCQ.unlocked() || q.cfg.RecvCQ.unlocked())
 }

@@ -48,4 +48,4 @@ func (queueless) RecvsOutstanding() int { return 0 }
 
 func (queueless) Reset() error { return nil }
 
-func (queueless) Retire() error { return nil }
+func (queueless) Retire(bool) error { return nil }

@@ -54,9 +54,10 @@ type CQ[WC any] interface {
 	// then on Ready returns true, and Poll returns err if the queue is empty. A later
 	// call replaces err.
 	Fail(err error)
-	// Retire replaces the queue's memory with zero pages, after the kernel object has
-	// been destroyed. A Poll that is still running then returns nothing or ErrClosed.
-	Retire() error
+	// Retire releases the queue's memory after the kernel object has been destroyed.
+	// If inUse is true, calls may be running: Retire then replaces the memory with zero
+	// pages, and a Poll that is running returns nothing or ErrClosed.
+	Retire(inUse bool) error
 }
 
 // A QP is a provider's part of a uverbs.QP.
@@ -103,9 +104,10 @@ type QP[SendWR, RecvWR, SGE, Opcode, SendFlags any] interface {
 
 	// Reset empties both queues, after the QP has moved to RESET.
 	Reset() error
-	// Retire replaces the memory of the queues with zero pages, after the kernel
-	// object has been destroyed.
-	Retire() error
+	// Retire releases the memory of the queues after the kernel object has been
+	// destroyed. If inUse is true, posts may be running, and polls of a CQ that find
+	// completions of the QP: Retire then replaces the memory with zero pages.
+	Retire(inUse bool) error
 }
 
 // An SRQ is a provider's part of a uverbs.SRQ.

@@ -8,15 +8,18 @@
 //
 // # Mappings that retire
 //
-// After Close of an object, another goroutine that has not noticed may still write
-// to the object's ring or register page. So a [Mapping] ends in two steps.
+// A queue's lock excludes that a goroutine accesses the queue's rings after Close.
+// Then Unmap unmaps them at once.
+//
+// Without a lock, and for register pages, another goroutine that has not noticed the
+// Close may still write to the memory. So such a [Mapping] ends in two steps.
 //
 // Retire replaces the memory with zero pages, at the same address. This releases
 // the kernel's pages at once. That matters because a mapping keeps the whole kernel
 // context alive. Writes to the zero pages have no effect.
 //
-// The address range is unmapped when the garbage collector finds the Mapping
-// unreachable. Then no goroutine can use it any more.
+// The address range is unmapped when the garbage collector then finds the Mapping
+// unreachable. A Mapping that is dropped without Retire or Unmap stays mapped. Then no goroutine can use it any more.
 //
 // For this to be safe, code that derives pointers from Bytes must keep the Mapping
 // reachable while it uses them. It stores the Mapping next to the pointers and ends

@@ -3,8 +3,10 @@ package provider_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -152,31 +154,63 @@ func TestRetireUnderStragglers(t *testing.T) {
 	}
 }
 
-// The address range is unmapped when the Mapping is unreachable, and not before.
-// The test does not call Retire, so that the list of maps shows the file until
-// then.
+// After Retire, the address range is unmapped when the Mapping is unreachable, and not before.
 func TestUnmappedWhenUnreachable(t *testing.T) {
-	dev, path := fileDevice(t)
+	dev, _ := fileDevice(t)
+	var at uintptr
 	func() {
 		m, err := provider.Map(dev, 0, size)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := m.Retire(); err != nil {
+			t.Fatal(err)
+		}
+		at = reflect.ValueOf(m.Bytes()).Pointer()
 		runtime.GC()
-		if !mapped(t, path) {
+		if !resident(t, at) {
 			t.Error("unmapped while reachable")
 		}
 		runtime.KeepAlive(m)
 	}()
 	for range 1000 {
 		runtime.GC()
-		if !mapped(t, path) {
-			forgiveLeak(t)
+		if !resident(t, at) {
 			return
 		}
 		runtime.Gosched()
 	}
-	t.Error("the dropped mapping was never unmapped")
+	t.Error("the retired mapping was never unmapped")
+}
+
+// Unmap unmaps at once, and only what Retire has not.
+func TestUnmap(t *testing.T) {
+	before := len(tickets())
+	dev, path := fileDevice(t)
+	for _, retire := range []bool{false, true} {
+		m, err := provider.Map(dev, 0, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := reflect.ValueOf(m.Bytes()).Pointer()
+		if retire {
+			if err := m.Release(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := m.Release(false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if mapped(t, path) || resident(t, at) != retire {
+			t.Errorf("retired before: %v: the file is mapped: %v, its range is: %v", retire, mapped(t, path), resident(t, at))
+		}
+		if n := len(tickets()); n != before {
+			t.Errorf("%d mappings in the leak account after Unmap, want %d", n, before)
+		}
+		runtime.KeepAlive(m)
+	}
 }
 
 // Retire does not change memory of the program. It is freed when the Mapping is
@@ -227,17 +261,6 @@ func tickets() (mappings []*leak.Ticket) {
 	return mappings
 }
 
-// forgiveLeak removes the only mapping that was dropped without Retire from the
-// leak detector.
-func forgiveLeak(t *testing.T) {
-	t.Helper()
-	live := tickets()
-	if len(live) != 1 {
-		t.Fatalf("%d mappings in the leak account, want the dropped one: %v", len(live), live)
-	}
-	live[0].Done()
-}
-
 // mapped reports whether this process maps the file.
 func mapped(t *testing.T, path string) bool {
 	t.Helper()
@@ -249,6 +272,25 @@ func mapped(t *testing.T, path string) bool {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if strings.HasSuffix(lines.Text(), " "+path) {
+			return true
+		}
+	}
+	return false
+}
+
+// resident reports whether something is mapped at an address.
+func resident(t *testing.T, at uintptr) bool {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		var from, to uintptr
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err != nil {
+			t.Fatal(err)
+		}
+		if from <= at && at < to {
 			return true
 		}
 	}

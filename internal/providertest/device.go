@@ -220,7 +220,7 @@ func (q *deviceQP) Reset() error {
 	return nil
 }
 
-func (q *deviceQP) Retire() error { return q.Close() }
+func (q *deviceQP) Retire(bool) error { return q.Close() }
 
 // A deviceSRQ implements provider.SRQ with a uverbs.SRQ.
 type deviceSRQ struct{ *uverbs.SRQ }
@@ -249,4 +249,4 @@ func (q deviceCQ) Resize(entries int, _ driver.Command) (driver.Reply, error) {
 // Fail does nothing: uverbs fails the queue when the device is removed.
 func (q deviceCQ) Fail(error) {}
 
-func (q deviceCQ) Retire() error { return q.Close() }
+func (q deviceCQ) Retire(bool) error { return q.Close() }

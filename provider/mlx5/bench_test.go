@@ -100,7 +100,7 @@ func BenchmarkPoll(b *testing.B) {
 			p, _, err := q.ctx.CreateCQ(&driver.CQConfig{Entries: 1<<16 - 1}, noCQCommand)
 			check(b, err)
 			c := p.(*cq)
-			defer c.Retire()
+			defer c.Retire(true)
 			fillRing := func() {
 				for i := range c.mask + 1 {
 					e := c.at(c.ci + i)

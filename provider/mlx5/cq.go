@@ -66,7 +66,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 		reply, err = q.create(create)
 	}
 	if err != nil {
-		return nil, reply, errors.Join(err, q.Retire())
+		return nil, reply, errors.Join(err, q.Retire(false))
 	}
 	reply.Entries = entries - 1
 	return q, reply, nil
@@ -172,11 +172,11 @@ func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 }
 
 // Retire implements driver.CQ.
-func (q *cq) Retire() error {
+func (q *cq) Retire(inUse bool) error {
 	if q.retired.Swap(true) {
 		return nil
 	}
 	q.halted.Store(true)
 	q.memory.Leave()
-	return errors.Join(q.ctx.records.put(q.record), q.mem.Retire())
+	return errors.Join(q.ctx.records.put(q.record), q.mem.Release(inUse))
 }

@@ -21,7 +21,7 @@ func newCQERig(t *testing.T, indexed bool) *cqeRig {
 	}
 	p, _, err := b.ctx.CreateCQ(&driver.CQConfig{Entries: 15}, noCQCommand)
 	check(t, err)
-	t.Cleanup(func() { check(t, p.Retire()) })
+	t.Cleanup(func() { check(t, p.Retire(true)) })
 	return &cqeRig{b, p.(*cq)}
 }
 

@@ -113,7 +113,7 @@ func FuzzPoll(f *testing.F) {
 		p, _, err := c.CreateCQ(&driver.CQConfig{Entries: 15}, noCQCommand)
 		check(t, err)
 		q := p.(*cq)
-		defer q.Retire()
+		defer q.Retire(true)
 		s := newBenchSRQ(t, c)
 		c.targets.put(3, &target{srq: s, key: 3})
 		wcs := make([]uverbs.WC, 5)

@@ -149,7 +149,7 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 	check(t, err)
 	b := &bench{qp: u.(*qp), regs: mem.Bytes()[uarSend:]}
 	t.Cleanup(func() {
-		check(t, b.Retire())
+		check(t, b.Retire(true))
 		check(t, c.records.retire())
 		check(t, mem.Retire())
 	})

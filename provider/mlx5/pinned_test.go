@@ -26,7 +26,7 @@ func TestPinnedQueues(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return p.(*cq).mem, p.Retire, nil
+			return p.(*cq).mem, func() error { return p.Retire(true) }, nil
 		},
 		"QP": func(run driver.Command) (*provider.Mapping, func() error, error) {
 			cfg := &uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1 << 10, MaxSendSGE: 1}
@@ -34,7 +34,7 @@ func TestPinnedQueues(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return p.(*qp).mem, p.Retire, nil
+			return p.(*qp).mem, func() error { return p.Retire(true) }, nil
 		},
 		"SRQ": func(run driver.Command) (*provider.Mapping, func() error, error) {
 			p, _, err := c.CreateSRQ(&driver.SRQConfig{MaxWR: 1<<12 - 1, MaxSGE: 1}, run)
@@ -61,5 +61,5 @@ func TestPinnedQueues(t *testing.T) {
 	if _, err := q.Resize(1<<12-1, refused); !errors.As(err, &p) || p.Bytes != 64<<12+os.Getpagesize() {
 		t.Errorf("resize: %v (%T)", err, err)
 	}
-	check(t, q.Retire())
+	check(t, q.Retire(true))
 }

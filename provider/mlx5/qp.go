@@ -77,14 +77,14 @@ func (c *deviceContext) CreateQP(
 	}
 	q := &qp{ctx: c}
 	if err := q.prepare(&s, env); err != nil {
-		return nil, reply, errors.Join(err, q.release())
+		return nil, reply, errors.Join(err, q.release(false))
 	}
 	if env.SRQ != nil {
 		q.target.srq = unwatched(env.SRQ).(*srq)
 	}
 	reply, err = q.create(cfg.Type, &s, create)
 	if err != nil {
-		return nil, reply, errors.Join(err, q.release())
+		return nil, reply, errors.Join(err, q.release(false))
 	}
 	if q.target.frames != nil {
 		q.target.frames.number = reply.Number
@@ -200,7 +200,7 @@ func (q *qp) create(t uverbs.QPType, s *sizes, create driver.Command) (driver.Re
 
 // release frees what prepare allocated, once. The kernel must not use it any more. Memory that
 // posts in progress use stays reachable through q.
-func (q *qp) release() error {
+func (q *qp) release(inUse bool) error {
 	if q.retired.Swap(true) {
 		return nil
 	}
@@ -214,7 +214,7 @@ func (q *qp) release() error {
 	}
 	err := c.records.put(q.record)
 	if q.mem != nil {
-		err = errors.Join(err, q.mem.Retire())
+		err = errors.Join(err, q.mem.Release(inUse))
 	}
 	return err
 }
@@ -234,4 +234,4 @@ func (q *qp) SendsOutstanding() int { return q.sq.outstanding() }
 func (q *qp) RecvsOutstanding() int { return q.rq.outstanding() }
 
 // Retire implements driver.QP.
-func (q *qp) Retire() error { return q.release() }
+func (q *qp) Retire(inUse bool) error { return q.release(inUse) }

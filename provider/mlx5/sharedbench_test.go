@@ -61,7 +61,7 @@ func benchShared(b *testing.B, registers, n int, burst bool) {
 	wg.Wait()
 	b.StopTimer()
 	for _, q := range all {
-		check(b, q.Retire())
+		check(b, q.Retire(true))
 	}
 	check(b, mem.Retire())
 }

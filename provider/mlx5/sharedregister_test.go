@@ -73,7 +73,7 @@ func TestSharedRegister(t *testing.T) {
 		}
 	}
 	for _, q := range all {
-		check(t, q.Retire())
+		check(t, q.Retire(true))
 	}
 	check(t, mem.Retire())
 }

@@ -49,7 +49,7 @@ func newFaultRig(t *testing.T, kind string, maxWR, limit int) *faultRig {
 	}
 	t.Cleanup(func() {
 		check(t, s.Retire())
-		check(t, r.q.Retire())
+		check(t, r.q.Retire(true))
 	})
 	return r
 }

@@ -29,7 +29,7 @@ func newStep(b *testing.B, n int) *step {
 	s := &step{bench: benchQP(b), wcs: make([]uverbs.WC, n)}
 	p, _, err := s.ctx.CreateCQ(&driver.CQConfig{Entries: 255}, noCQCommand)
 	check(b, err)
-	b.Cleanup(func() { check(b, p.Retire()) })
+	b.Cleanup(func() { check(b, p.Retire(true)) })
 	s.cq = p.(*cq)
 	s.wrs = repeat(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: 0x2000, RKey: 8,
 		SGL: []uverbs.SGE{{Addr: 0x1000, Length: 32, LKey: 7}}}, n)

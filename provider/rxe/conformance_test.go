@@ -75,7 +75,7 @@ func connectedRig(t *testing.T) *providertest.Rig {
 	k, q, cq := newKernel(t, c, providertest.Entries)
 	z, ctx := newResizer(t)
 	cq.ctx = ctx
-	t.Cleanup(func() { cq.Retire() })
+	t.Cleanup(func() { cq.Retire(true) })
 	return &providertest.Rig{
 		QP: resettable{q, k}, CQ: cq, Cap: c, QPN: qpn,
 		Mem: k.mem, Addr: base, LKey: lkey, RKey: rkey,

@@ -1,6 +1,7 @@
 package rxe
 
 import (
+	"errors"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
@@ -65,8 +66,7 @@ func (c *deviceContext) CreateQP(
 	var rq ring
 	if resp.RqMi.Size != 0 { // 0 if the QP uses an SRQ
 		if rq, err = c.mapRing("receive queue", resp.RqMi, recvHeader); err != nil {
-			sq.retire()
-			return nil, reply, err
+			return nil, reply, errors.Join(err, sq.retire(false))
 		}
 	}
 	q := newQP(sq, rq, uverbs.QPCap(reply.Cap), newBell(c.dev, c.byWrite, reply.Handle))
@@ -120,9 +120,7 @@ func (c *deviceContext) mapRing(kind string, mi uapi.Mminfo, need int) (ring, er
 	}
 	r, err := newRing(kind, m, need)
 	if err != nil {
-		// Only the first error is reported.
-		_ = m.Retire()
-		return ring{}, err
+		return ring{}, errors.Join(err, m.Unmap())
 	}
 	return r, nil
 }

@@ -80,7 +80,7 @@ func TestCreateQP(t *testing.T) {
 			if c.rq.Size == 0 && !errors.Is(err, uverbs.ErrSRQ) || c.rq.Size > 0 && n != 1 {
 				t.Errorf("%s: PostRecv: %d, %v", c.name, n, err)
 			}
-			if err := q.Retire(); err != nil {
+			if err := q.Retire(true); err != nil {
 				t.Errorf("%s: Retire: %v", c.name, err)
 			}
 		}
@@ -107,7 +107,7 @@ func TestCreateCQ(t *testing.T) {
 	if !q.Ready() {
 		t.Error("the CQ does not see the kernel's ring")
 	}
-	if err := q.Retire(); err != nil {
+	if err := q.Retire(true); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := ctx.CreateCQ(&driver.CQConfig{}, ofCQ(create(t, &uapi.RxeCreateCqResp{}, want,

@@ -162,7 +162,7 @@ func (c *cq) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 		c.lose(nil)
 		c.use(r)
 	}
-	return reply, errors.Join(err, old.retire())
+	return reply, errors.Join(err, old.retire(true))
 }
 
 // lose records why the ring cannot be accessed, or nil when it can be again. It
@@ -182,7 +182,7 @@ func emptyRing(r ring) ring {
 }
 
 // Retire implements driver.CQ.
-func (c *cq) Retire() error {
+func (c *cq) Retire(inUse bool) error {
 	c.retired.Store(true)
-	return c.retire()
+	return c.retire(inUse)
 }

@@ -115,7 +115,7 @@ func TestPollAfterRetire(t *testing.T) {
 	if n, err := q.Poll(wcs); n != 2 || err != nil {
 		t.Fatalf("Poll: %d, %v", n, err)
 	}
-	if err := q.Retire(); err != nil {
+	if err := q.Retire(true); err != nil {
 		t.Fatal(err)
 	}
 	if q.Ready() {
@@ -161,7 +161,7 @@ func TestRetireUnderPoll(t *testing.T) {
 			}
 		})
 		started.Wait()
-		if err := q.Retire(); err != nil {
+		if err := q.Retire(true); err != nil {
 			t.Fatal(err)
 		}
 		done.Wait()
@@ -280,7 +280,7 @@ func TestResize(t *testing.T) {
 	if q.Ready() {
 		t.Error("completions left over")
 	}
-	if err := q.Retire(); err != nil {
+	if err := q.Retire(true); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -317,7 +317,7 @@ func TestResizeThatCannotBeMapped(t *testing.T) {
 	if n, err := q.Poll(wcs); n != 3 || err != nil {
 		t.Errorf("Poll after another Resize: %d, %v, want the 3 entries", n, err)
 	}
-	q.Retire()
+	q.Retire(true)
 }
 
 func TestRingHeader(t *testing.T) {

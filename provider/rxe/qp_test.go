@@ -36,7 +36,7 @@ func TestDoorbellRefused(t *testing.T) {
 			if err := q.Submit(); !errors.Is(err, c.want) || k.sq.count() != 7 {
 				t.Errorf("Submit: %v, %d published", err, k.sq.count())
 			}
-			q.Retire()
+			q.Retire(true)
 			if _, err := q.PostSend(wrs); !errors.Is(err, uverbs.ErrClosed) {
 				t.Errorf("PostSend after Retire: %v", err)
 			}
@@ -97,7 +97,7 @@ func TestRetireUnderPost(t *testing.T) {
 		})
 		straggle(func() { q.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: golden[3].wr.SGL}}) })
 		started.Wait()
-		if err := q.Retire(); err != nil {
+		if err := q.Retire(true); err != nil {
 			t.Fatal(err)
 		}
 		stop.Store(true)
@@ -111,7 +111,7 @@ func TestNoReceiveQueue(t *testing.T) {
 		t.Errorf("PostRecv: %d, %v", n, err)
 	}
 	q.Reset()
-	if err := q.Retire(); err != nil {
+	if err := q.Retire(true); err != nil {
 		t.Error(err)
 	}
 }

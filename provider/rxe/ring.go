@@ -64,11 +64,11 @@ func newRing(kind string, m *provider.Mapping, need int) (ring, error) {
 func (r *ring) size() int { return 1 << r.shift }
 
 // retire does nothing for the zero ring of a QP without a receive queue.
-func (r *ring) retire() error {
+func (r *ring) retire(inUse bool) error {
 	if r.mem == nil {
 		return nil
 	}
-	return r.mem.Retire()
+	return r.mem.Release(inUse)
 }
 
 // A producer is the writer of a ring: of a send or receive queue.

@@ -70,7 +70,7 @@ func (s *srq) Modify(maxWR int, modify driver.Command) error {
 		s.lost = nil
 		s.recvQueue = newRecvQueue(r, s.maxSGE)
 	}
-	return errors.Join(err, old.retire())
+	return errors.Join(err, old.retire(true))
 }
 
 // count returns the maximum number of receives that the kernel has not used.
@@ -86,4 +86,4 @@ func (s *srq) count() int {
 func capacity(n int) int { return 1<<bits.Len(uint(n)) - 1 }
 
 // Retire implements driver.SRQ.
-func (s *srq) Retire() error { return s.retire() }
+func (s *srq) Retire() error { return s.retire(true) }
