@@ -3,8 +3,10 @@
 // docs/soft-connectx-pyverbs.md:
 //
 //	go run -C testbed ./connectx/judge -write
+//	go run -C testbed ./connectx/judge -write -only '6.12 ib,6.12 roce' -modules test_mr
 //
-// Without -write it prints the page. It exits with status 1 if a test fails.
+// With -only it runs at the given places, with -modules it runs the given modules, and keeps the page's
+// results of the others. Without -write it prints the page. It exits with status 1 if a test fails.
 // The tests of this package compare a run with the page, and test the device
 // with C programs.
 package main
@@ -46,32 +48,60 @@ const limit = 15 * time.Minute
 func main() {
 	write := flag.Bool("write", false, "write "+pageFile+" instead of printing it")
 	root := flag.String("C", "..", "the repository's root")
-	only := flag.String("only", "", "run only at this `place`, such as \"6.12 ib\", and print")
-	modules := flag.String("modules", "", "with -only: the modules to run, comma-separated")
+	only := flag.String("only", "", "run only at these `places`, comma-separated, such as \"6.12 ib\"")
+	modules := flag.String("modules", "", "run only these `modules`, comma-separated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	if err := run(ctx, *root, *write, *only, strings.FieldsFunc(*modules,
-		func(r rune) bool { return r == ',' })); err != nil {
+	if err := run(ctx, *root, *write, list(*only), list(*modules)); err != nil {
 		fmt.Fprintln(os.Stderr, "judge:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, root string, write bool, only string, modules []string) error {
-	r := newReport()
-	for _, p := range places {
-		if only != "" && only != p.String() {
-			continue
+// list returns the elements of a comma-separated list.
+func list(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }) }
+
+// choose returns the places of the given names, or all places if there are none.
+func choose(names []string) (chosen []place, err error) {
+	if len(names) == 0 {
+		return places, nil
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(places, func(p place) bool { return p.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown place %q: the places are %v", name, places)
 		}
+		chosen = append(chosen, places[i])
+	}
+	return chosen, nil
+}
+
+func run(ctx context.Context, root string, write bool, only, modules []string) error {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(root, pageFile)
+	r := newReport()
+	if len(only)+len(modules) > 0 {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if r, err = parsePage(string(page)); err != nil {
+			return err
+		}
+	}
+	for _, p := range chosen {
+		r.forget(p, modules)
 		if err := r.visit(ctx, p, modules, os.Stderr); err != nil {
 			return fmt.Errorf("kernel %s, link layer %s: %w", p.kernel, p.link, err)
 		}
 	}
-	var err error
-	if write && only == "" {
-		err = os.WriteFile(filepath.Join(root, pageFile), []byte(r.render()), 0o644)
-	} else if only == "" {
+	if write {
+		err = os.WriteFile(file, []byte(r.render()), 0o644)
+	} else {
 		_, err = fmt.Print(r.render())
 	}
 	fmt.Fprint(os.Stderr, r.summary())

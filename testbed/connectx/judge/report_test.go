@@ -1,8 +1,12 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 )
@@ -48,6 +52,42 @@ func TestPage(t *testing.T) {
 	}
 	if _, err := readPage("", places[0]); err == nil {
 		t.Error("an empty page is no error")
+	}
+}
+
+// TestParsePage checks that a page's report has the page, and that new results
+// replace those of their module and place only.
+func TestParsePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", pageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{sample().render(), string(page)} {
+		r, err := parsePage(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(page, r.render()); d != "" {
+			t.Errorf("(-page +parsed):\n%s", d)
+		}
+	}
+	r, err := parsePage(sample().render())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := places[0]
+	r.forget(p, []string{"test_other"})
+	r.add(p, []pyverbs.Result{{Module: "test_other", Name: "test_vendor", Outcome: pyverbs.Pass}})
+	if text := r.render(); !strings.Contains(text, "| all | 2, 1 skip | 1, 2 skip |") {
+		t.Errorf("a skipped test that now passes:\n%s", text)
+	}
+	if r.forget(p, nil); r.count("", p, pyverbs.Pass) != 0 || r.count("", places[1], pyverbs.Pass) != 1 {
+		t.Error("the results of a place were not forgotten, or those of another")
+	}
+	for _, bad := range []string{"", strings.Replace(sample().render(), "| 1, 1 skip |", "| 1, 1 fail |", 1)} {
+		if _, err := parsePage(bad); err == nil {
+			t.Errorf("no error for the page %q", bad)
+		}
 	}
 }
 
