@@ -27,7 +27,7 @@ MODULE   = github.com/goverbs/goverbs
 LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all soak bench parity generate hardware lint race chaos dist
+.PHONY: help demo check test test-all soak bench parity generate hardware api lint race chaos dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	$(GO) test -C examples/grpc -vet=off ./...
 	$(GO) vet -C dist ./...
 	$(GO) test -C dist -vet=off ./...
+	$(GO) vet -C tools ./...
+	$(GO) test -C tools -vet=off ./...
+	@$(MAKE) --no-print-directory api
 	@if echo '#include <infiniband/verbs.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then \
 		echo "CGO_ENABLED=1 $(GO) vet, build -C bench/cgo"; \
 		CGO_ENABLED=1 $(GO) vet -C bench/cgo ./... && CGO_ENABLED=1 $(GO) build -C bench/cgo -buildvcs=false -o /dev/null .; \
@@ -101,6 +104,10 @@ bin/hardware: # a folder to copy to the machine with the device
 
 dist: ## static archives, an OCI image and checksums, in bin/dist: VERSION=v0 (docs/deploy.md)
 	$(GO) run -C dist . -o "$(CURDIR)/bin/dist" $(if $(VERSION),-version "$(VERSION)")
+
+api: ## compare the API with that of the last release (docs/support.md)
+	@$(GO) build -C tools -o "$(CURDIR)/bin/apicheck" ./apicheck
+	bin/apicheck . tools/apicheck/accepted.txt
 
 lint: ## vet and staticcheck
 	$(GO) vet ./...
