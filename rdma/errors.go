@@ -90,3 +90,12 @@ type peerClosed struct{}
 
 func (peerClosed) Error() string        { return "the peer has closed it" }
 func (peerClosed) Is(target error) bool { return target == io.EOF }
+
+// unreadable is the cause if an offered message cannot be read. The kernel closes the memory of a program that is
+// killed before it ends its connections.
+type unreadable struct{ cause error }
+
+func (*unreadable) Error() string {
+	return "the peer has ended before a message that it offered was read"
+}
+func (u *unreadable) Unwrap() error { return u.cause }

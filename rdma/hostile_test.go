@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -255,7 +256,8 @@ func TestHostileOffer(t *testing.T) {
 			o := offer{key: h.mr.RKey(), addr: h.mr.Addr(), length: 5000}
 			change(&o)
 			h.offer(o, 0)
-			if _, err := c.Recv(h.ctx); !errors.Is(err, uverbs.WCRemAccessErr) {
+			_, err := c.Recv(h.ctx)
+			if !errors.Is(err, uverbs.WCRemAccessErr) || !strings.Contains(err.Error(), "the peer has ended before") {
 				t.Errorf("Recv returns %v", err)
 			}
 		})

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -297,10 +298,14 @@ func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) e
 // requestDone handles the completion of a send request, and so of those before it.
 func (c *Conn) requestDone(wc *uverbs.WC) {
 	err := wc.Err()
+	known := wc.WRID-c.head < c.tail-c.head
 	if err != nil {
+		if known && c.requests[wc.WRID&uint64(len(c.requests)-1)].offer != nil && errors.Is(err, uverbs.WCRemAccessErr) {
+			err = &unreadable{err}
+		}
 		c.fail(err)
 	}
-	if wc.WRID-c.head >= c.tail-c.head {
+	if !known {
 		return // a completion that was lost and came again does not exist
 	}
 	for c.head <= wc.WRID {
