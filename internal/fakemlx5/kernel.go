@@ -70,9 +70,13 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	return k
 }
 
-// Removed is called when the device is removed. The adapter reports no further events to the file.
+// Removed is called when the device is removed. The adapter reports no further events to the file. Its queue pairs
+// leave their multicast groups: the verbs core does so when it destroys them without the program.
 func (k *Kernel) Removed() {
 	k.adapter.loop.Run(func() {
+		for _, q := range k.QPs {
+			k.adapter.HCA.LeaveGroups(q.Number)
+		}
 		delete(k.adapter.kernels, k)
 		maps.DeleteFunc(k.adapter.cqs, func(_ uint32, o cqOwner) bool { return o.k == k })
 	})

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/goverbs/goverbs/internal/connectx/roce"
 	"github.com/goverbs/goverbs/internal/connectx/transport"
@@ -291,6 +292,15 @@ func (h *HCA) DetachMulticast(number uint32, gid [16]byte) error {
 		}
 	}
 	return failf(ErrResource, "QP %#x in group %x", number, gid)
+}
+
+// LeaveGroups removes a queue pair from all its multicast groups.
+func (h *HCA) LeaveGroups(number uint32) {
+	for gid, members := range h.groups {
+		if slices.ContainsFunc(members, func(q *QP) bool { return q.Number == number }) {
+			_ = h.DetachMulticast(number, gid) // it is a member
+		}
+	}
 }
 
 // receiveGroup passes a packet to all members of its group. A packet of this
