@@ -67,22 +67,21 @@ func serve(ctx context.Context, g *rdma.Group) error {
 	}
 }
 
-// pings finds a server and measures the time until it replies.
-func pings(ctx context.Context, g *rdma.Group, count, size int, out io.Writer) (err error) {
+// pings finds a server, and measures the time until it replies. If it does not, pings looks for a server again.
+func pings(ctx context.Context, g *rdma.Group, count, size int, out io.Writer) error {
 	var server rdma.Peer
-	for try := range 10 { // a datagram may be lost
-		if server, err = echo(ctx, g, try, size, func(b []byte) error { return g.Send(ctx, b) }); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("no server replies in the group: %w", err)
-	}
-	fmt.Fprintln(out, "found a server:", server)
 	lost, sum, lo, hi := 0, time.Duration(0), time.Hour, time.Duration(0)
 	for i := range count {
+		for try := 0; server == (rdma.Peer{}); try++ { // a datagram may be lost
+			from, err := echo(ctx, g, 11*i+try, size, func(b []byte) error { return g.Send(ctx, b) })
+			if server = from; err == nil {
+				fmt.Fprintln(out, "found a server:", from)
+			} else if try == 9 || ctx.Err() != nil {
+				return fmt.Errorf("no server replies in the group: %w", err)
+			}
+		}
 		start := time.Now()
-		_, err := echo(ctx, g, 10+i, size, func(b []byte) error { return g.SendTo(ctx, b, server) })
+		_, err := echo(ctx, g, 11*i+10, size, func(b []byte) error { return g.SendTo(ctx, b, server) })
 		switch d := time.Since(start); {
 		case err == nil:
 			sum, lo, hi = sum+d, min(lo, d), max(hi, d)
@@ -90,10 +89,11 @@ func pings(ctx context.Context, g *rdma.Group, count, size int, out io.Writer) (
 			return err
 		default:
 			lost++
+			server = rdma.Peer{}
 		}
 	}
 	mean := sum / time.Duration(max(count-lost, 1))
-	_, err = fmt.Fprintf(out, "%d pings, %d lost; min/avg/max %v/%v/%v\n", count, lost, lo, mean, hi)
+	_, err := fmt.Fprintf(out, "%d pings, %d lost; min/avg/max %v/%v/%v\n", count, lost, lo, mean, hi)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/verbstest"
+	"golang.org/x/sys/unix"
 )
 
 // A transfer has the machines of a sender and a receiver, and their files.
@@ -152,6 +154,72 @@ func TestPartition(t *testing.T) {
 	})
 	heal()
 	tr.arrived(sent, received)
+}
+
+// TestStandsStill has a side that stands still, as after SIGSTOP: the receiver in a write, or the sender in a read. The
+// other waits.
+func TestStandsStill(t *testing.T) {
+	t.Run("receiver", func(t *testing.T) {
+		tr := newTransfer(t, 64<<20)
+		ctx := tr.limit()
+		if err := unix.Mkfifo(tr.target+".part", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sent, received := tr.start(ctx, ctx)
+		f, err := os.Open(tr.target + ".part") // when the receiver opens it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		got := make([]byte, len(tr.data))
+		if _, err := io.ReadFull(f, got[:1<<20]); err != nil {
+			t.Fatal(err)
+		}
+		tr.still(sent, received)
+		if _, err := io.ReadFull(f, got[1<<20:]); err != nil || !bytes.Equal(got, tr.data) {
+			t.Errorf("other bytes have come (%v)", err)
+		}
+		if err := errors.Join(<-sent, <-received, os.Remove(tr.target)); err != nil {
+			t.Error(err)
+		}
+		tr.nothingLeft()
+	})
+	t.Run("sender", func(t *testing.T) {
+		tr := newTransfer(t, 5<<20)
+		ctx := tr.limit()
+		if err := errors.Join(os.Remove(tr.source), unix.Mkfifo(tr.source, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		sent, received := tr.start(ctx, ctx)
+		f, err := os.OpenFile(tr.source, os.O_WRONLY, 0) // when the sender opens it
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(tr.data[:1<<20]); err != nil {
+			t.Fatal(err)
+		}
+		tr.untilBegun(ctx)
+		tr.still(sent, received)
+		if _, err := f.Write(tr.data[1<<20:]); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		tr.arrived(sent, received)
+	})
+}
+
+// still checks that neither side ends for a while.
+func (tr *transfer) still(sent, received <-chan error) {
+	tr.Helper()
+	select {
+	case err := <-sent:
+		tr.Fatalf("the sender returns %v", err)
+	case err := <-received:
+		tr.Fatalf("the receiver returns %v", err)
+	case <-time.After(time.Second):
+	}
 }
 
 // TestGone ends one side in the middle, or its machine: both report it, and no file is left.

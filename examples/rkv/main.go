@@ -60,6 +60,7 @@ const slots, slotSize, probes, header = 4096, 512, 8, 16
 
 var le, checksum, errNotFound = binary.LittleEndian, crc32.ChecksumIEEE, errors.New("not found")
 var torn, lost atomic.Int64 // what bench has seen
+var storing sync.Mutex      // held to change a table
 
 type record struct {
 	key, value string
@@ -93,14 +94,13 @@ func serve(ctx context.Context, addr string, table *rdma.Region) error {
 		return err
 	}
 	log.Printf("serving %d slots at %v", slots, l.Addr())
-	var mu sync.Mutex
 	return errors.Join(l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
 		if _, err := c.SendToken(ctx, table, rdma.CanRead); err != nil {
 			return err
 		}
 		return c.ServeCalls(ctx, func(request []byte) []byte {
-			mu.Lock()
-			defer mu.Unlock()
+			storing.Lock()
+			defer storing.Unlock()
 			return binary.AppendUvarint(nil, store(table.Bytes(), request))
 		})
 	}), table.Close())

@@ -123,13 +123,13 @@ func (s *service) untilPut() {
 	}
 }
 
-// unreachable checks that a client on the machine here does not reach the server now.
-func (s *service) unreachable() {
+// unreachable checks that a command of a client on the machine here does not reach the server now.
+func (s *service) unreachable(args ...string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, 200*time.Millisecond)
 	defer cancel()
 	s.here.Run(func() {
-		if err := run(ctx, []string{"get", s.addr(), "common"}, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := run(ctx, args, nil); !errors.Is(err, context.DeadlineExceeded) {
 			s.Errorf("%v, want a deadline", err)
 		}
 	})
@@ -205,16 +205,25 @@ func TestBench(t *testing.T) {
 		"partition": func(s *service) {
 			s.untilPut()
 			heal := s.net.Partition(s.here, s.there)
-			s.unreachable()
+			s.unreachable("get", s.addr(), "common")
 			heal()
 		},
 		"long partition": func(s *service) { // the connections end
 			s.untilPut()
 			heal := s.net.Partition(s.here, s.there)
 			for range 5 {
-				s.unreachable()
+				s.unreachable("get", s.addr(), "common")
 			}
 			heal()
+		},
+		"server stands still": func(s *service) { // as after SIGSTOP: it carries out no calls, and its device works
+			s.untilPut()
+			storing.Lock()
+			s.unreachable("put", s.addr(), "common", "")
+			if _, err := s.command(s.here, "get", s.addr(), "common"); err != nil {
+				s.Error(err)
+			}
+			storing.Unlock()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +272,7 @@ func TestServerGone(t *testing.T) {
 			done, _ := s.bench(ctx, 1<<30)
 			s.untilPut()
 			happen(s)
-			s.unreachable()
+			s.unreachable("get", s.addr(), "common")
 			cancel()
 			if err := s.wait(done); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want that the context was canceled", err)
