@@ -22,7 +22,7 @@ func testFaults(t *testing.T, kernel string, how scale) {
 		name string
 		test func(*testing.T)
 	}{{"network", p.testNetwork}, {"link", p.testLink}, {"kill", p.testKill}, {"stop", p.testStop}, {"gc", p.testGC},
-		{"limits", p.testLimits}, {"services", p.testServices},
+		{"limits", p.testLimits}, {"services", p.testRXEServices},
 		{"datagrams", p.testDatagrams}} {
 		t.Run(f.name, f.test)
 	}

@@ -43,7 +43,7 @@ func (p *pair) testLink(t *testing.T) {
 	if p.scale.soak {
 		r.c = append(r.c, p.pingpongThrough(t, func(_, _ *process) {
 			p.cable(t, false)
-			p.nothingFrom(t, hang)
+			lasting(t, hang)
 			p.cable(t, true)
 		}))
 	}
@@ -88,7 +88,7 @@ func (p *pair) testStop(t *testing.T) {
 	if p.scale.soak {
 		r.c = append(r.c, p.pingpongThrough(t, func(c, s *process) {
 			signal(t, c, syscall.SIGSTOP)
-			p.nothingFrom(t, time.Second)
+			lasting(t, time.Second)
 			signal(t, c, syscall.SIGCONT)
 		}))
 	}
@@ -131,9 +131,9 @@ func (p *pair) busy(t *testing.T) {
 from=$(cat rdma_sends); until [ $(cat rdma_sends) -gt $((from + 20)) ]; do :; done`)
 }
 
-// nothingFrom waits for a period in which neither end sends anything. It is for faults
-// that must last, not for waiting until something has happened.
-func (p *pair) nothingFrom(t *testing.T, long time.Duration) {
+// lasting waits. It is for faults that must last, not for waiting until something has
+// happened.
+func lasting(t *testing.T, long time.Duration) {
 	t.Helper()
 	select {
 	case <-time.After(long):

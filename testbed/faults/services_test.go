@@ -11,127 +11,137 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// testServices runs the examples on package rdma with faults: a key-value store whose server is killed, stopped and
-// loses its device while clients use it, and a copy of a file.
-func (p *pair) testServices(t *testing.T) {
-	s := &services{pair: p}
-	for _, name := range []string{"rkv", "rcp"} {
-		program := vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/"+name, "", "amd64")
-		for i, e := range p.ends {
-			path, err := e.guest.Install(program)
+// services are examples in two guests: on package rdma a key-value store, a copy of a file, and an echo of datagrams,
+// on package rsocket a web server. The servers and the receiver run in the first guest.
+type services struct {
+	devices devices
+	ends    [2]*end
+	paths   [2]map[string]string // of the programs, by end and name
+	limit   time.Duration        // of one run of a program
+	at      func() string        // returns an address in the first guest with an unused port
+}
+
+// devices are the RDMA devices of two guests.
+type devices interface {
+	lose(t *testing.T, percent float64) // packets of both ends are lost until the test ends
+	busy(t *testing.T)                  // waits until messages flow
+	remove(t *testing.T)                // removes the first guest's device
+	restore(t *testing.T)               // adds it again
+}
+
+func testServices(t *testing.T, s *services) {
+	for i, e := range s.ends {
+		s.paths[i] = map[string]string{}
+		for _, name := range []string{"rkv", "rcp", "echo-ud", "http"} {
+			path, err := e.guest.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/"+name, "", "amd64"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.paths[i] = append(s.paths[i], path)
+			s.paths[i][name] = path
 		}
 	}
-	loss := fault{netem: "loss 0.3%"}
-	t.Run("loss", func(t *testing.T) {
-		p.disturb(t, loss)
-		s.bench(t, func(*process) {})
-		s.copy(t)
-	})
-	t.Run("SIGSTOP of the server", func(t *testing.T) {
-		s.bench(t, func(server *process) {
-			signal(t, server, syscall.SIGSTOP)
-			p.nothingFrom(t, 2*time.Second)
-			signal(t, server, syscall.SIGCONT)
-		})
-	})
-	t.Run("SIGKILL of the server", func(t *testing.T) {
-		s.bench(t, func(server *process) {
-			signal(t, server, syscall.SIGKILL)
-			_ = server.wait() // it was killed
-			s.serve(t)
-		})
-	})
-	t.Run("SIGKILL of a client", func(t *testing.T) {
-		s.addr = p.at()
-		s.serve(t)
-		client := s.client(t)
-		p.busy(t)
-		signal(t, client, syscall.SIGKILL)
-		_ = client.wait() // it was killed
-		s.finish(t, s.client(t))
-	})
-	t.Run("removal of the server's device", func(t *testing.T) {
-		s.bench(t, func(server *process) {
-			e := p.ends[0]
-			e.output(t, "rdma", "link", "del", "rxe0")
+	t.Run("rkv", s.testStore)
+	t.Run("rcp", s.testCopy)
+	t.Run("echo-ud", s.testEcho)
+	t.Run("http", s.testWeb)
+}
+
+// start starts a program in one of the guests.
+func (s *services) start(t *testing.T, end int, name string, args ...string) *process {
+	t.Helper()
+	return s.ends[end].start(t, s.limit, nil, s.paths[end][name], args...)
+}
+
+// stand stops a process for two seconds.
+func stand(t *testing.T, p *process) {
+	t.Helper()
+	signal(t, p, syscall.SIGSTOP)
+	lasting(t, 2*time.Second)
+	signal(t, p, syscall.SIGCONT)
+}
+
+// kill kills a process with SIGKILL.
+func kill(t *testing.T, p *process) {
+	t.Helper()
+	signal(t, p, syscall.SIGKILL)
+	_ = p.wait() // it was killed
+}
+
+// says checks that a process succeeds, and that a line of it has a text.
+func says(t *testing.T, p *process, text string) {
+	t.Helper()
+	if err := p.wait(); err != nil || !strings.Contains(p.String(), text) {
+		t.Errorf("%v, want %q\n%v", err, text, p)
+	}
+}
+
+// fails checks that a process fails and reports why.
+func fails(t *testing.T, p *process, why ...string) {
+	t.Helper()
+	err := p.wait()
+	for _, w := range why {
+		if err != nil && strings.Contains(p.String(), w) {
+			t.Log(p)
+			return
+		}
+	}
+	t.Errorf("%v, want an error with one of %q\n%v", err, why, p)
+}
+
+// gone are the texts of uverbs.ErrDeviceGone: of package uverbs, and of the connection manager's event.
+var gone = []string{"device is gone", "the device has been removed"}
+
+// testStore has a key-value store with 64 workers that put and get, and check what they get.
+func (s *services) testStore(t *testing.T) {
+	var at string
+	serve := func(t *testing.T) *process {
+		t.Helper()
+		server := s.start(t, 0, "rkv", "serve", at)
+		if _, ok := server.await("serving", 1); !ok {
+			t.Fatal(server)
+		}
+		return server
+	}
+	for _, c := range []struct {
+		name   string
+		happen func(t *testing.T, server, client *process) (*process, *process) // returns those that take their place
+	}{
+		{"loss", func(t *testing.T, server, client *process) (*process, *process) { return server, client }},
+		{"SIGSTOP of the server", func(t *testing.T, server, client *process) (*process, *process) {
+			stand(t, server)
+			return server, client
+		}},
+		{"SIGSTOP of a client", func(t *testing.T, server, client *process) (*process, *process) {
+			stand(t, client)
+			return server, client
+		}},
+		{"SIGKILL and restart of the server", func(t *testing.T, server, client *process) (*process, *process) {
+			kill(t, server)
+			return serve(t), client
+		}},
+		{"SIGKILL of a client", func(t *testing.T, server, client *process) (*process, *process) {
+			kill(t, client)
+			return server, s.start(t, 1, "rkv", "bench", at)
+		}},
+		{"removal of the server's device", func(t *testing.T, server, client *process) (*process, *process) {
+			s.devices.remove(t)
+			fails(t, server, gone...)
+			s.devices.restore(t)
+			return serve(t), client
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "loss" {
+				s.devices.lose(t, 0.3)
+			}
+			at = s.at()
+			server, client := serve(t), s.start(t, 1, "rkv", "bench", at)
+			s.devices.busy(t)
+			server, client = c.happen(t, server, client)
+			says(t, client, " operations in ")
+			t.Log(client)
 			signal(t, server, syscall.SIGTERM)
-			_ = server.wait() // it may report the removal
-			e.output(t, "rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0")
-			e.gid = e.findGID(t)
-			s.serve(t)
+			says(t, server, "")
 		})
-	})
-}
-
-// services are the programs in both guests.
-type services struct {
-	*pair
-	paths  [2][]string // by end: rkv, rcp
-	addr   string      // of the store
-	server *process
-}
-
-// serve starts the store at s.addr.
-func (s *services) serve(t *testing.T) {
-	t.Helper()
-	s.server = s.ends[0].start(t, s.scale.limit, nil, s.paths[0][0], "serve", s.addr)
-	if _, ok := s.server.await("serving", 1); !ok {
-		t.Fatal(s.server)
-	}
-}
-
-// client starts 64 workers that put and get, and check what they get.
-func (s *services) client(t *testing.T) *process {
-	return s.ends[1].start(t, s.scale.limit, nil, s.paths[1][0], "bench", s.addr)
-}
-
-// bench runs a client while something happens to the server.
-func (s *services) bench(t *testing.T, happen func(server *process)) {
-	t.Helper()
-	s.addr = s.at()
-	s.serve(t)
-	client := s.client(t)
-	s.busy(t)
-	happen(s.server)
-	s.finish(t, client)
-}
-
-// finish waits for a client, and ends the server.
-func (s *services) finish(t *testing.T, client *process) {
-	t.Helper()
-	if err := client.wait(); err != nil || !strings.Contains(client.String(), " operations in ") {
-		t.Errorf("%v\n%v\n%v", err, client, s.server)
-	}
-	t.Log(client)
-	signal(t, s.server, syscall.SIGTERM)
-	if err := s.server.wait(); err != nil {
-		t.Errorf("%v\n%v", err, s.server)
-	}
-}
-
-// copy copies a file of 8 MiB.
-func (s *services) copy(t *testing.T) {
-	t.Helper()
-	at := s.at()
-	s.ends[1].output(t, "sh", "-c", "head -c 8388608 /dev/urandom > /tmp/source")
-	receiver := s.ends[0].start(t, s.scale.limit, nil, s.paths[0][1], "-l", at, "recv", "/tmp/target")
-	if _, ok := receiver.await("waiting at", 1); !ok {
-		t.Fatal(receiver)
-	}
-	s.ends[1].output(t, s.paths[1][1], "send", "/tmp/source", at)
-	if err := receiver.wait(); err != nil {
-		t.Fatalf("%v\n%v", err, receiver)
-	}
-	var sums [2]string
-	for i, name := range []string{"target", "source"} {
-		sums[i], _, _ = strings.Cut(s.ends[i].output(t, "sha256sum", "/tmp/"+name), " ")
-		s.ends[i].output(t, "rm", "/tmp/"+name)
-	}
-	if sums[0] != sums[1] {
-		t.Errorf("the copy is another file: %v", sums)
 	}
 }
