@@ -53,6 +53,8 @@ type Conn struct {
 
 	keepAlive *time.Timer
 	busy      bool // something was sent to the peer since the timer last ran
+
+	closed func() // of a test that watches the connection, or nil
 }
 
 // Dial connects to a listener of this package at addr, host:port. If ctx has no deadline and
@@ -141,6 +143,7 @@ func (c *Conn) start() error {
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))
 	c.startKeepAlive()
+	c.watch()
 	if l := c.options.Logger; l != nil {
 		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)
 	}
@@ -275,7 +278,11 @@ func (c *Conn) shutdown(ctx context.Context) (lost, err error) {
 	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
 	// An error means that the connection has ended already.
 	_ = c.cm.ID().ID.Disconnect()
-	return lost, c.cm.Close()
+	err = c.cm.Close()
+	if c.closed != nil {
+		c.closed()
+	}
+	return lost, err
 }
 
 // Err returns nil while the connection can be used, and why it has ended afterwards: an error that matches

@@ -18,3 +18,15 @@ func misused(text string) {
 		r.Misused(text)
 	}
 }
+
+// A connWatcher is a machine in memory that reports connections that are not closed.
+type connWatcher interface {
+	Opened(what string) (closed func())
+}
+
+// watch has a test report the connection, with the line of the caller's program, if it is not closed.
+func (c *Conn) watch() {
+	if w, ok := machine.Current().(connWatcher); ok {
+		c.closed = w.Opened("the connection to " + c.peer.String())
+	}
+}

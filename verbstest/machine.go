@@ -2,8 +2,10 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +42,8 @@ type Machine struct {
 	removed  bool
 	killed   atomic.Bool
 	limits   Limits
+	watched  int            // connections of package rdma
+	unclosed map[int]string // those of them that are not closed
 }
 
 // A file is an open node of the device.
@@ -59,7 +63,7 @@ func New(t testing.TB, options ...Option) *Machine {
 }
 
 func newMachine(n *Network, number int, device uint32) *Machine {
-	m := &Machine{net: n, name: nameOf(number), device: device, mac: macOf(device),
+	m := &Machine{net: n, name: nameOf(number), device: device, mac: macOf(device), unclosed: map[int]string{},
 		addr:  netip.AddrFrom4([4]byte{192, 0, 2, byte(number)}),
 		addr6: netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 15: byte(number)})}
 	m.host = &host{m}
@@ -130,6 +134,11 @@ func (m *Machine) check() {
 	m.net.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.killed.Load() {
+		for _, number := range slices.Sorted(maps.Keys(m.unclosed)) {
+			m.net.t.Errorf("verbstest: %s: not closed: %s", m.name, m.unclosed[number])
+		}
+	}
 	for _, f := range m.files {
 		f.core.Close(m.net.t)
 	}

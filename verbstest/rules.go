@@ -117,7 +117,7 @@ func site(stack []uintptr) string {
 	frames := runtime.CallersFrames(stack)
 	for {
 		f, more := frames.Next()
-		if f.Function != "" && !ofLibrary(f.Function, f.File) {
+		if f.Function != "" && !ofLibrary(f.Function, f.File) && !slices.Contains(starters, f.Function) {
 			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
 		}
 		if !more {
@@ -153,6 +153,23 @@ func (f *file) Full(qpn uint32) { f.SendQueueFull(qpn) }
 func caller() string {
 	var stack [32]uintptr
 	return site(stack[:runtime.Callers(2, stack[:])])
+}
+
+// Opened implements what package rdma looks for in a machine: a connection that is not closed when the test ends is
+// reported with the line that this is called from.
+func (h *host) Opened(what string) (closed func()) {
+	m := h.m
+	text := what + ", created at " + caller()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watched++
+	number := m.watched
+	m.unclosed[number] = text
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.unclosed, number)
+	}
 }
 
 // Misused implements what package rdma looks for in a machine: it reports misuse of a buffer.
