@@ -51,7 +51,7 @@ func (h *host) testUdpong(t *testing.T) {
 				if f.addr != address && p.server == p.client {
 					vm.SkipRepeat(t, "ipv4, and other pairs with ipv6")
 				}
-				untilNoFault(t, func() error { return h.runUdpongs(t, p, f.addr) })
+				untilNoCrash(t, func() error { return h.runUdpongs(t, p, f.addr) })
 			})
 		}
 	}

@@ -13,11 +13,10 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A fault is a failure that programs in C have caused.
-type fault struct{ error }
+// A crash is the failure of a case in which SIGSEGV has killed a program. The program is in C: one in Go panics.
+type crash struct{ error }
 
-// failure returns an error with what programs printed, and with how those ended that have. It is a fault if SIGSEGV has
-// killed one, because a program in Go panics.
+// failure returns an error with what programs printed, and with how those ended that have.
 func failure(err error, programs ...*program.Process) error {
 	var b strings.Builder
 	crashed := false
@@ -33,7 +32,7 @@ func failure(err error, programs ...*program.Process) error {
 	}
 	err = fmt.Errorf("%w%s", err, &b)
 	if crashed {
-		return fault{err}
+		return crash{err}
 	}
 	return err
 }
@@ -41,18 +40,18 @@ func failure(err error, programs ...*program.Process) error {
 // attempts is how often a case runs at most.
 const attempts = 3
 
-// untilNoFault runs a case again if a C program has a fault in it. udpong of rdma-core and iperf3 with librspreload
-// crash now and then, with a peer in C as well.
-func untilNoFault(t *testing.T, run func() error) {
+// untilNoCrash runs a case again if a C program has crashed in it. udpong of rdma-core and iperf3 with librspreload do
+// that now and then, with a peer in C as well.
+func untilNoCrash(t *testing.T, run func() error) {
 	t.Helper()
 	for n := 1; ; n++ {
 		err := run()
 		if err == nil {
 			return
 		}
-		if !errors.As(err, new(fault)) || n == attempts {
+		if !errors.As(err, new(crash)) || n == attempts {
 			t.Fatal(err)
 		}
-		t.Logf("a fault of C programs, attempt %d of %d: %v", n, attempts, err)
+		t.Logf("a C program has crashed, attempt %d of %d: %v", n, attempts, err)
 	}
 }
