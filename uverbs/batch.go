@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/noescape"
 	"github.com/goverbs/goverbs/internal/race"
 	"golang.org/x/sys/unix"
@@ -131,6 +132,37 @@ func (b *SendBatch) Flush(wrID uint64, f SendFlags, raddr uint64, rkey, n uint32
 func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uint32, value uint64) {
 	b.impl.Op(OpAtomicWrite, f, wrID, raddr, rkey, 0)
 	b.impl.Atomic(0, value)
+}
+
+// RawWQE adds a work queue element that the program has built in the device's own format, for
+// what the other methods do not offer: mlx5dv_wr_raw_wqe(3). wqe is copied. Its completion, if
+// it requests one, has the opcode [WCRawWQE].
+//
+// For mlx5 it is what the adapter's reference manual calls a send WQE: a control segment and
+// further segments, of 16 bytes each. The provider fills in the index of the WQE. The number of
+// segments and the QPN must be those of wqe and of the QP, and the WQE may be as long as the
+// longest request of the QP; otherwise Submit returns [ErrMalformed]. Nothing else is checked: a
+// WQE that the device does not accept moves the QP to ERR.
+//
+// Submit returns [ErrOpNotSupported] if the device's provider has no such format.
+func (b *SendBatch) RawWQE(wrID uint64, wqe []byte) {
+	if b.err != nil {
+		return
+	}
+	if p, ok := b.q.impl.(driver.RawPoster); ok {
+		p.RawWQE(wrID, noescape.Bytes(wqe))
+		return
+	}
+	b.refuse(ErrOpNotSupported)
+}
+
+// refuse drops what has been added and makes Submit return err.
+func (b *SendBatch) refuse(err error) {
+	b.q.impl.Abort()
+	if b.q.single {
+		b.q.poster = b.q.impl
+	}
+	b.impl, b.err = discardOps, err
 }
 
 // SendSGE is Send and SGE in one call, which is cheaper than two calls. The same holds for the

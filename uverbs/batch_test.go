@@ -7,6 +7,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestRawWQERefused checks that a provider without a format of its own refuses the batch, and that the queue then
+// accepts requests.
+func TestRawWQERefused(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		b := newRig(t).bundle(t, single)
+		s := b.qp.StartSend()
+		s.Send(1, Signaled)
+		s.RawWQE(2, make([]byte, 64))
+		s.Send(3, Signaled)
+		s.RawWQE(4, nil)
+		if err := s.Submit(); !errors.Is(err, ErrOpNotSupported) {
+			t.Errorf("Submit: %v, want ErrOpNotSupported", err)
+		}
+		s = b.qp.StartSend()
+		s.Send(5, Signaled)
+		check(t, s.Submit())
+		wcs := make([]WC, 8)
+		if n := good(b.cq.Poll(wcs))(t); n != 1 || wcs[0].WRID != 5 {
+			t.Errorf("%d completions, the first of %d; want that of 5", n, wcs[0].WRID)
+		}
+	}
+}
+
 // TestPostDuringBatch checks that posts fail while a batch is open, and that the batch is posted
 // unchanged. On a single-goroutine QP no lock keeps posts from overwriting the requests of the
 // batch.

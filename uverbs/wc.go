@@ -61,6 +61,7 @@ const (
 	WCAtomicWrite WCOpcode = 9
 	WCRecv        WCOpcode = 128 // a SEND arrived
 	WCRecvRDMAImm WCOpcode = 129 // a WRITE_IMM arrived
+	WCRawWQE      WCOpcode = 136 // IBV_WC_DRIVER2: of SendBatch.RawWQE
 )
 
 // WCFlags are the flags of a completion. The values are those of ibv_wc_flags.

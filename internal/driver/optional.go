@@ -26,6 +26,13 @@ type Flusher interface {
 	FlushRecv() error
 }
 
+// A RawPoster is a [QP] to which programs may post requests in the format of the device.
+type RawPoster interface {
+	// RawWQE adds a request to a batch. It ends the request that was added last, and
+	// nothing can be added to it. An error is returned by Submit.
+	RawWQE(wrID uint64, wqe []byte)
+}
+
 // A Finisher is a [QP] whose sends may finish without a completion.
 type Finisher interface {
 	// FinishSends is called once for a QP in ERR, while nothing is posted to it. The

@@ -67,6 +67,7 @@ const (
 	SRQFirstLimit  = "srq_first_limit" // the limit in the attributes of a new SRQ
 	MWBindRight    = "mw_bind_right"   // windows are refused for memory without MWBindAccess
 	MWKeyOrder     = "mw_key_order"    // windows are refused for a key that is not the next one
+	RawWQE         = "raw_wqe"         // requests in the format of the device
 	MWHoldsMR      = "mw_holds_mr"     // an MR cannot be closed while a window is bound to it
 )
 
@@ -120,6 +121,7 @@ var table = []rule{
 	{"rxe", PortSpeed, never, "rxe has no query_port_speed"},
 	{"rxe", Moderation, never, "rxe has no modify_cq"},
 	{"rxe", RateLimit, never, "rxe accepts only the standard attributes of a QP"},
+	{"rxe", RawWQE, never, "rxe's requests are structs of the kernel"},
 	{"rxe", SQD, always, "since the driver exists (4.8)"},
 	{"rxe", SRQResize, always, "since the driver exists (4.8)"},
 	{"rxe", SRQFirstLimit, always, "since the driver exists (4.8)"},

@@ -39,6 +39,7 @@ var mlx5Table = []rule{
 	{"mlx5", RawPacketIB, never, "raw packets need Ethernet"},
 	{"mlx5", EthernetIB, never, "an InfiniBand port has no network device except IPoIB"},
 	{"mlx5", Clock, always, "since 4.2, which is older than the bed"},
+	{"mlx5", RawWQE, always, "the library's, not the driver's"},
 	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs only, and the software ConnectX does not"},
 }
 

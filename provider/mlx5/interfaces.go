@@ -25,6 +25,8 @@ var (
 	_ driver.Finisher = (*qp)(nil)
 	_ driver.Stateful = (*qp)(nil)
 
+	_ driver.RawPoster = (*qp)(nil)
+
 	_ provider.QP  = (*watchedQP)(nil)
 	_ provider.SRQ = (*watchedSRQ)(nil)
 )
