@@ -127,7 +127,7 @@ func TestReaders(t *testing.T) {
 }
 
 // connections is the number of connections of TestManyConnections.
-func connections(t *testing.T, def int) int {
+func connections(t testing.TB, def int) int {
 	if s := os.Getenv("GOVERBS_RSOCKET_CONNS"); s != "" {
 		return must(strconv.Atoi(s))(t)
 	}
