@@ -58,6 +58,8 @@ const (
 	ThreadDomains  = "thread_domains"
 	NullMR         = "null_mr"
 	Import         = "import"
+	DeviceMemory   = "device_memory" // memory of the device for programs
+	ImportDM       = "import_dm"     // device memory of another context
 	DMABuf         = "dmabuf"
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions per event
@@ -113,6 +115,8 @@ var table = []rule{
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no null key"},
+	{"rxe", DeviceMemory, never, "rxe has no memory but the host's"},
+	{"rxe", ImportDM, never, "rxe has no memory but the host's"},
 	{"rxe", ThreadDomains, never, "rxe's queues have no registers"},
 	{"rxe", RingPages, never, "rxe's rings are the kernel's memory"},
 	{"rxe", Clock, never, "rxe has no clock"},

@@ -42,17 +42,14 @@ type capabilities struct {
 // maximum values.
 func Offered(link LinkLayer) []Capability {
 	if link == Ethernet {
-		return slices.Concat(offered, offeredPinned, offeredEthernet)
+		return slices.Concat(offered, offeredDeviceMemory, offeredPinned, offeredEthernet)
 	}
-	return slices.Concat(offered, offeredPinned, offeredInfiniBand)
+	return slices.Concat(offered, offeredDeviceMemory, offeredPinned, offeredInfiniBand)
 }
 
 // offeredBy is like Offered, for a device with the given configuration.
 func offeredBy(config *Config) []Capability {
 	rows := Offered(config.LinkLayer)
-	if config.DeviceMemory {
-		rows = append(rows, offeredDeviceMemory...)
-	}
 	if config.DevX {
 		rows = append(rows, offeredDevX...)
 	}

@@ -45,8 +45,6 @@ type Config struct {
 	// ODP enables memory on demand: the driver creates memory keys whose pages
 	// are provided on access, and the device requests them by page faults.
 	ODP bool
-	// DeviceMemory gives the device 256 KiB of memory of its own (MEMIC).
-	DeviceMemory bool
 	// DevX enables user contexts: the driver then passes on commands of programs.
 	DevX bool
 

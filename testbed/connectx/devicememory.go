@@ -25,8 +25,7 @@ func (d *Device) deallocMEMIC(in, out []byte) error {
 
 // checkDeviceMemory checks that the device offers device memory.
 func (d *Device) checkDeviceMemory() error {
-	page := d.caps.page(CapDevMem, true)
-	if page == nil || d.caps.general(prm.HCACapDeviceMemory) == 0 || !prm.DeviceMemCapMEMIC.Is(page) {
+	if d.caps.general(prm.HCACapDeviceMemory) == 0 || !prm.DeviceMemCapMEMIC.Is(d.caps.page(CapDevMem, true)) {
 		return refuse(statusBadOpcode, reasonOpcode)
 	}
 	return nil

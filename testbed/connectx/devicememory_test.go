@@ -6,16 +6,12 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
-func withDeviceMemory(c *Config) { c.DeviceMemory = true }
-
 // memic fills in ALLOC_MEMIC: n bytes anywhere in the device memory.
 func (v *driver) memic(n uint64) func(in []byte) {
 	page := v.device.caps.page(CapDevMem, true)
 	return func(in []byte) {
-		if page != nil {
-			prm.AllocMEMICInRangeStartAddr.Set(in, prm.DeviceMemCapMEMICBARStartAddr.Get(page))
-			prm.AllocMEMICInRangeSize.Set(in, prm.DeviceMemCapMEMICBARSize.Get(page))
-		}
+		prm.AllocMEMICInRangeStartAddr.Set(in, prm.DeviceMemCapMEMICBARStartAddr.Get(page))
+		prm.AllocMEMICInRangeSize.Set(in, prm.DeviceMemCapMEMICBARSize.Get(page))
 		prm.AllocMEMICInMEMICSize.Set(in, n)
 	}
 }
@@ -23,7 +19,7 @@ func (v *driver) memic(n uint64) func(in []byte) {
 // TestDeviceMemory allocates and frees device memory, which the host accesses
 // through BAR 0.
 func TestDeviceMemory(t *testing.T) {
-	v := newDriver(t, withDeviceMemory)
+	v := newDriver(t, nil)
 	v.boot()
 	at := prm.AllocMEMICOutMEMICStartAddr.Get(v.run(0x205, 0, v.memic(4096)))
 	v.write(int(at)+8, []byte{1, 2, 3, 4})
@@ -51,19 +47,10 @@ func TestNoDeviceMemory(t *testing.T) {
 		"memic":         {CapDevMem, prm.DeviceMemCapMEMIC, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newDriver(t, func(config *Config) {
-				withDeviceMemory(config)
-				config.Capabilities = []Capability{c}
-			})
+			v := newDriver(t, func(config *Config) { config.Capabilities = []Capability{c} })
 			v.boot()
 			v.refused(0x205, 0, statusBadOpcode, reasonOpcode, v.memic(64))
 			v.refused(0x206, 0, statusBadOpcode, reasonOpcode, nil)
 		})
 	}
-	t.Run("off", func(t *testing.T) {
-		v := newDriver(t, nil)
-		v.boot()
-		v.refused(0x205, 0, statusBadOpcode, reasonOpcode, v.memic(64))
-		v.refused(0x206, 0, statusBadOpcode, reasonOpcode, nil)
-	})
 }

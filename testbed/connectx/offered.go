@@ -79,7 +79,8 @@ var offered = []Capability{
 	{CapAtomic, prm.AtomicCapAtomicSizeQP, 8},     // bytes
 }
 
-// offeredDeviceMemory are capabilities of a device with memory of its own.
+// offeredDeviceMemory are capabilities of device memory (MEMIC). A device with
+// device_memory=0 has none.
 var offeredDeviceMemory = []Capability{
 	{CapGeneral, prm.HCACapDeviceMemory, 1},
 	{CapDevMem, prm.DeviceMemCapMEMIC, 1},

@@ -21,9 +21,7 @@ func (c *Config) barSize() uint64 {
 // device memory begins.
 func (c *capabilities) setBAR(config *Config) {
 	prm.HCACapUARSize.Set(c.most[CapGeneral], uint64(bits.Len64(config.barSize()>>20)-1))
-	if page := c.most[CapDevMem]; page != nil {
-		prm.DeviceMemCapMEMICBARStartAddr.Set(page, config.deviceMemoryStart())
-	}
+	prm.DeviceMemCapMEMICBARStartAddr.Set(c.most[CapDevMem], config.deviceMemoryStart())
 }
 
 // The last pages of BAR 0 are device memory.

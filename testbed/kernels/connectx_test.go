@@ -78,7 +78,7 @@ const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|Cl
 //   - tests that create an rxe device beside the ConnectX, which Open refuses there.
 const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit" +
 	"|XRC|Atomics|MWType1|MWType2|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled" +
-	"|CloseWakes|OpenErrors|OpenElsewhere" +
+	"|CloseWakes|OpenErrors|OpenElsewhere|DM" +
 	"|GIDs|QueryGID|QueryQP|PKeyIndex|Mcast|WQ|ParityDevice|ParityPD|ParityCQ|ParityQP" +
 	"|Echo|Reject|PrivateData|UD|GetAddrInfo|Group|CreateEP|ReadWrite|CloseRaceConn|FiveFunctions)$"
 
@@ -195,17 +195,4 @@ func (v *violations) check(t *testing.T) {
 		t.Error(text)
 	}
 	v.seen = nil
-}
-
-// TestDeviceMemory runs the test of device memory on a software ConnectX that has some.
-func TestDeviceMemory(t *testing.T) {
-	v := &violations{}
-	t.Cleanup(func() { v.check(t) })
-	w := world.StartTest(t, world.Config{LinkLayer: connectx.InfiniBand, Devices: 1, Violation: v.add,
-		Adapt: func(_ int, c *connectx.Config) { c.DeviceMemory = true }})
-	g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}})
-	program.Run(t, g, "sh", "-c", "until grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state; do sleep 0.1; done")
-	vm.RunTests(t, g, newBuilder(t).test("uverbs/devicetest", "device", "amd64"), vm.TestOptions{Timeout: time.Minute,
-		Args: []string{"-test.run=^TestDeviceDM$"},
-		Env:  []string{"GOVERBS_DEVICE=mlx5_0", "GOVERBS_KERNEL=6.12", "GOVERBS_DM=1"}})
 }

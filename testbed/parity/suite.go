@@ -32,13 +32,16 @@ var suites = []suite{
 	{"test_cqex", "uverbs/devicetest", "TestDeviceParityCQEx", "C has two kinds of CQ, Go has one."},
 	{"test_device", "uverbs/devicetest", "TestDeviceParityDevice",
 		"The library makes the buffer of the GID table itself, so `test_query_gid_table_bad_flow` cannot make it too\n" +
-			"small: it checks that no entry is missing."},
+			"small: it checks that no entry is missing. Go allocates device memory without a mask of attributes: a wrong\n" +
+			"alignment replaces C's wrong mask in `test_create_dm_bad_flow`. The processes of\n" +
+			"`test_multi_process_alloc_dm` have the memory at the same time."},
 	{"test_flow", "uverbs/devicetest", "TestDeviceParityFlow", ""},
 	{"test_fork", "uverbs/devicetest", "TestDeviceParityFork",
 		"Go has nothing to initialize. The Go test checks what fork_init is for: that registered memory stays with its\n" +
 			"owner while children are started."},
 	{"test_mr", "uverbs/devicetest", "TestDeviceParityMR",
-		"rxe changes registrations from 6.12 on, which C's provider does not pass on."},
+		"rxe changes registrations from 6.12 on, which C's provider does not pass on. C's `test_create_dm_mr` also\n" +
+			"registers regions of no bytes, which Go refuses: see `test_dm_bad_registration`."},
 	{"test_mlx5_huge_page", "uverbs/devicetest", "TestDeviceParityHugePage",
 		"C reads the environment when a queue is made, Go when a device is opened."},
 	{"test_mlx5_timestamp", "uverbs/devicetest", "TestDeviceParityTimestamp",

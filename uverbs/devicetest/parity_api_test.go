@@ -129,7 +129,7 @@ func resizeCQ(t *testing.T) {
 	}
 	const sends = 6 // one less than the CQ has room for
 	check(t, server.cq.Resize(sends))
-	client.fill()
+	client.fill(t)
 	for id := range uint64(sends) {
 		server.receive(t, 0)
 		client.post(t, 0, uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, SGL: client.outgoing()})

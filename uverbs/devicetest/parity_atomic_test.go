@@ -24,15 +24,15 @@ func TestDeviceParityAtomic(t *testing.T) {
 			wr := uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{client.mr.SGE(0, 8)}, RemoteAddr: client.addr,
 				RKey: client.rkey, CompareAdd: 1}
 			spoil(client, &wr)
-			mine, theirs := client.fill(), server.fill()
+			mine, theirs := client.fill(t), server.fill(t)
 			client.post(t, 0, wr)
 			_, err := client.done(t)
 			fails(t, err, want)
-			same(t, client.sent(), mine)
+			same(t, client.sent(t), mine)
 			if want == uverbs.WCLocProtErr {
 				return // the peer has executed the atomic
 			}
-			same(t, server.sent(), theirs)
+			same(t, server.sent(t), theirs)
 		}
 	}
 	for name, run := range map[string]func(*testing.T){
@@ -56,8 +56,8 @@ func TestDeviceParityAtomic(t *testing.T) {
 // before is was, and checks the values at both ends.
 func (p *player) atomic(t testing.TB, op uverbs.Opcode, was, operand, swap uint64) error {
 	t.Helper()
-	binary.NativeEndian.PutUint64(p.mr.Bytes(), ^was)
-	binary.NativeEndian.PutUint64(p.peer.mr.Bytes(), was)
+	p.setWord(t, ^was)
+	p.peer.setWord(t, was)
 	p.post(t, 0, uverbs.SendWR{Opcode: op, SGL: []uverbs.SGE{p.mr.SGE(0, 8)}, RemoteAddr: p.addr, RKey: p.rkey,
 		CompareAdd: operand, Swap: swap})
 	if _, err := p.done(t); err != nil {
@@ -70,13 +70,20 @@ func (p *player) atomic(t testing.TB, op uverbs.Opcode, was, operand, swap uint6
 			want = swap
 		}
 	}
-	if n := binary.NativeEndian.Uint64(p.mr.Bytes()); n != was {
+	if n := p.word(t); n != was {
 		t.Fatalf("%v found %#x, there was %#x", op, n, was)
 	}
-	if n := binary.NativeEndian.Uint64(p.peer.mr.Bytes()); n != want {
+	if n := p.peer.word(t); n != want {
 		t.Fatalf("%v of %#x and %#x left %#x, want %#x", op, was, operand, n, want)
 	}
 	return nil
+}
+
+// word returns the first word of the player's memory, and setWord sets it.
+func (p *player) word(t testing.TB) uint64 { return binary.NativeEndian.Uint64(p.load(t, p.mr, 0, 8)) }
+
+func (p *player) setWord(t testing.TB, n uint64) {
+	p.store(t, p.mr, 0, binary.NativeEndian.AppendUint64(nil, n))
 }
 
 // atomicTraffic executes atomics in both directions, as utils.atomic_traffic does.

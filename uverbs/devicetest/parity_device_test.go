@@ -54,6 +54,17 @@ func TestDeviceParityDevice(t *testing.T) {
 				}
 			}
 		},
+		"test_create_dm":          createDM,
+		"test_create_dm_bad_flow": createDMBad,
+		"test_destroy_dm": func(t *testing.T, dev *uverbs.Context) {
+			check(t, allocDM(t, dev, deviceMemory(t, dev)/2).Close())
+		},
+		"test_destroy_dm_bad_flow":    destroyDMTwice,
+		"test_dm_write":               writeDM,
+		"test_dm_write_bad_flow":      writeDMBad,
+		"test_dm_read":                readDM,
+		"test_multi_process_alloc_dm": allocDMInProcesses,
+		"test_import_dm":              importDM,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, openDevice(t)) })
 	}

@@ -15,7 +15,7 @@ func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
 	t.Helper()
 	p.chill(t)
 	p.peer.chill(t)
-	want := p.fill()
+	want := p.fill(t)
 	if p.advise != nil {
 		p.advise(t, p)
 	}
@@ -32,7 +32,7 @@ func (p *player) deliver(t testing.TB, op uverbs.Opcode, qp int) error {
 	if int(wc.ByteLen) != p.offset()+len(want) {
 		t.Fatalf("%d bytes were received, %d sent", wc.ByteLen, p.offset()+len(want))
 	}
-	same(t, p.peer.received(), want)
+	same(t, p.peer.received(t), want)
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (p *player) remote(t testing.TB, op uverbs.Opcode) error {
 	t.Helper()
 	p.chill(t)
 	p.peer.chill(t)
-	mine, theirs := p.fill(), p.peer.fill()
+	mine, theirs := p.fill(t), p.peer.fill(t)
 	wr := uverbs.SendWR{Opcode: op, RemoteAddr: p.addr, RKey: p.rkey}
 	if op == uverbs.OpAtomicWrite {
 		wr.Swap = binary.NativeEndian.Uint64(mine)
@@ -70,15 +70,15 @@ func (p *player) remote(t testing.TB, op uverbs.Opcode) error {
 	}
 	p.post(t, 0, wr)
 	if _, err := p.done(t); err != nil {
-		same(t, p.sent(), mine)
-		same(t, p.peer.sent(), theirs)
+		same(t, p.sent(t), mine)
+		same(t, p.peer.sent(t), theirs)
 		return err
 	}
 	if op == uverbs.OpRead {
 		mine = theirs
 	}
-	same(t, p.sent(), mine)
-	same(t, p.peer.sent(), mine)
+	same(t, p.sent(t), mine)
+	same(t, p.peer.sent(t), mine)
 	return nil
 }
 

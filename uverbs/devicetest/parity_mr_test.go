@@ -31,6 +31,17 @@ func TestDeviceParityMR(t *testing.T) {
 		"test_mw_type2_invalidate_remote": window(uverbs.MWType2, invalidateRemote),
 		"test_mw_type2_invalidate_dealloc": window(
 			uverbs.MWType2, func(t testing.TB, _ *player, w *uverbs.MW) { check(t, w.Close()) }),
+		"test_create_dm_mr":        createDMMR,
+		"test_dm_bad_access":       badDMAccess,
+		"test_dm_bad_registration": badDMRegistration,
+		"test_dm_traffic":          func(t *testing.T) { traffic(t, dmClient(t, 0), uverbs.OpSend) },
+		"test_dm_remote_traffic":   func(t *testing.T) { remoteTraffic(t, dmClient(t, dmRemote), uverbs.OpWrite) },
+		"test_dm_remote_write_traffic_imm": func(t *testing.T) {
+			traffic(t, dmClient(t, dmRemote), uverbs.OpWriteImm)
+		},
+		"test_dm_remote_read_traffic": func(t *testing.T) { remoteTraffic(t, dmClient(t, dmRemote), uverbs.OpRead) },
+		"test_dm_atomic_fetch_add":    func(t *testing.T) { atomicTraffic(t, dmClient(t, dmRemote), uverbs.OpFetchAdd) },
+		"test_dm_atomic_cmp_swp":      func(t *testing.T) { atomicTraffic(t, dmClient(t, dmRemote), uverbs.OpCompareSwap) },
 	} {
 		t.Run(name, run)
 	}
@@ -177,7 +188,7 @@ func invalidateLocal(t testing.TB, p *player, w *uverbs.MW) {
 func invalidateRemote(t testing.TB, p *player, w *uverbs.MW) {
 	t.Helper()
 	p.receive(t, 0)
-	want := p.peer.fill()
+	want := p.peer.fill(t)
 	p.peer.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpSendInv, SGL: p.peer.outgoing(), InvalidateRKey: w.RKey()})
 	_, err := p.peer.done(t)
 	check(t, err)
@@ -186,5 +197,5 @@ func invalidateRemote(t testing.TB, p *player, w *uverbs.MW) {
 	if wc.Flags&uverbs.WCWithInv == 0 || wc.Imm != w.RKey() {
 		t.Errorf("the window's key is %#x, the completion %+v", w.RKey(), wc)
 	}
-	same(t, p.received(), want)
+	same(t, p.received(t), want)
 }

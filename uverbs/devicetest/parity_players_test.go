@@ -32,6 +32,7 @@ type setup struct {
 	qpAccess uverbs.Access // that the QPs allow
 	inbox    bool          // receives use other memory, without that access
 	mixed    bool          // half of each message is in memory without it
+	onDevice bool          // messages are in device memory
 	cold     bool          // the pages are dropped before each message
 	implicit bool          // requests use the key of the whole address space
 	advise   func(testing.TB, *player)
@@ -60,6 +61,7 @@ type player struct {
 	cq   *uverbs.CQ
 	srq  *uverbs.SRQ
 	mr   *uverbs.MR
+	dm   *uverbs.DM   // the memory of mr, if onDevice
 	out  []*uverbs.MR // messages are sent from these, a piece from each
 	in   []*uverbs.MR // and received into these
 	all  *uverbs.MR   // the whole address space, if implicit
@@ -124,7 +126,12 @@ func (p *player) allocate(t testing.TB) {
 	t.Helper()
 	room := p.offset() + p.size
 	var err error
-	p.mr, err = p.pd.Alloc(room, uverbs.LocalWrite|p.access)
+	if p.onDevice {
+		p.dm = allocDM(t, p.dev, room)
+		p.mr, err = p.pd.RegDM(p.dm, 0, room, uverbs.LocalWrite|p.access)
+	} else {
+		p.mr, err = p.pd.Alloc(room, uverbs.LocalWrite|p.access)
+	}
 	if p.access&uverbs.OnDemand != 0 && errors.Is(err, uverbs.ErrNotSupported) {
 		features.Missing(t, features.ODP, err)
 	}
@@ -231,26 +238,49 @@ func (p *player) start() int {
 func (p *player) outgoing() []uverbs.SGE { return p.pieces(p.out, p.start(), p.size) }
 
 // sent and received return the messages in the player's memory.
-func (p *player) sent() []byte     { return p.message(p.out, p.start()) }
-func (p *player) received() []byte { return p.message(p.in, p.offset()) }
+func (p *player) sent(t testing.TB) []byte     { return p.message(t, p.out, p.start()) }
+func (p *player) received(t testing.TB) []byte { return p.message(t, p.in, p.offset()) }
 
-func (p *player) message(mrs []*uverbs.MR, off int) (b []byte) {
+func (p *player) message(t testing.TB, mrs []*uverbs.MR, off int) (b []byte) {
 	for _, mr := range mrs {
-		b = append(b, mr.Bytes()[off:][:p.size]...)
+		b = append(b, p.load(t, mr, off, p.size)...)
 	}
 	return b
 }
 
+// load returns n bytes of an MR at off, and store writes some.
+func (p *player) load(t testing.TB, mr *uverbs.MR, off, n int) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if p.dm != nil {
+		must(p.dm.ReadAt(b, int64(off)))(t)
+	} else {
+		copy(b, mr.Bytes()[off:])
+	}
+	return b
+}
+
+func (p *player) store(t testing.TB, mr *uverbs.MR, off int, b []byte) {
+	t.Helper()
+	if p.dm != nil {
+		must(p.dm.WriteAt(b, int64(off)))(t)
+	} else {
+		copy(mr.Bytes()[off:], b)
+	}
+}
+
 // fill writes a new message to the memory that the player sends from, and returns it.
-func (p *player) fill() []byte {
+func (p *player) fill(t testing.TB) []byte {
+	t.Helper()
 	p.seed++
+	b := make([]byte, p.size)
 	for k, mr := range p.out {
-		b := mr.Bytes()[p.start():][:p.size]
 		for i := range b {
 			b[i] = p.seed + byte(k*3+i*7) + byte(i>>8)
 		}
+		p.store(t, mr, p.start(), b)
 	}
-	return p.sent()
+	return p.sent(t)
 }
 
 // chill drops the pages of the player's memory if the setup is cold, so that the

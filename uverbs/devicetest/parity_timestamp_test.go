@@ -83,7 +83,7 @@ func stampRC(t *testing.T, wall bool) {
 	client, server := newPlayers(t, setup{})
 	s := stamps{before: clock(t, dev), began: time.Now()}
 	server.receive(t, 0)
-	client.fill()
+	client.fill(t)
 	client.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: client.outgoing()})
 	sent, err := client.done(t)
 	check(t, err)
