@@ -17,6 +17,9 @@ import (
 // synchronize access to the memory, and a copy is not atomic.
 //
 // [DeviceAttr].MaxDMSize is the memory that the device has. All processes share it.
+//
+// After the removal of the device, the memory reads as zeros. ReadAt and WriteAt report it, as
+// posts do, after an event or a command has reported that the device is gone.
 type DM struct {
 	object
 	impl driver.DM

@@ -16,6 +16,7 @@ func (f *file) describe() {
 	c.RateMax = 100e6 // kb/s
 	c.DMABuf = -1     // supported; no descriptor is a dma-buf
 	c.Device.PageSizeCap, c.Device.MaxPkeys = -uint64(os.Getpagesize()), 1
+	c.Extended.MaxDmSize = deviceMemory
 	c.Extended.CqModerationCaps.MaxCqModerationCount = 1<<16 - 1
 	c.Extended.CqModerationCaps.MaxCqModerationPeriod = 1<<16 - 1
 	f.Reply.CompMask |= uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY

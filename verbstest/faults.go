@@ -107,9 +107,9 @@ func (m *Machine) FailCommand(n int, errno unix.Errno) {
 // object cannot be refused.
 func (m *Machine) Refuse(command string, errno unix.Errno) {
 	m.net.t.Helper()
-	names := slices.DeleteFunc(ioctltest.Names(), destroys)
+	names := slices.DeleteFunc(ioctltest.Names(), ioctltest.Destroys)
 	switch {
-	case destroys(command):
+	case ioctltest.Destroys(command):
 		m.net.t.Fatalf("verbstest: Refuse: %s cannot fail: refuse a command that does not destroy an object", command)
 	case !slices.Contains(names, command):
 		m.net.t.Fatalf("verbstest: Refuse: there is no command %q: there are %s", command, strings.Join(names, ", "))
@@ -135,15 +135,12 @@ func (m *Machine) SetCommandTime(d time.Duration) {
 	m.plan.delay = d
 }
 
-// destroys reports whether a command destroys an object.
-func destroys(command string) bool { return strings.HasSuffix(command, ".DESTROY") }
-
 // fail returns the errno with which a command fails, or 0.
 func (m *Machine) fail(command string) unix.Errno {
 	p := &m.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if destroys(command) {
+	if ioctltest.Destroys(command) {
 		return 0
 	}
 	p.count++

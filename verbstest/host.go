@@ -55,11 +55,15 @@ func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
 		return nil, err
 	}
 	clock := (uapi.MLX5_IB_MMAP_CLOCK_INFO<<8 + 1) * unix.Getpagesize()
-	if err := unix.Ftruncate(fd, int64(max(registerPages*unix.Getpagesize(), clock))); err != nil {
+	end := int(deviceMemoryStart()) + deviceMemory
+	if err := unix.Ftruncate(fd, int64(max(registerPages*unix.Getpagesize(), clock, end))); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}
 	f, err := h.m.open()
+	if err == nil {
+		err = f.mapDeviceMemory(fd)
+	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, err

@@ -2,6 +2,7 @@ package fakemlx5
 
 import (
 	"encoding/binary"
+	"os"
 
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -17,9 +18,23 @@ type dm struct {
 
 func (k *Kernel) allocDM(c ioctl.Call) {
 	page := *output[uint16](c, uapi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX)
-	at := addressOf(k.DeviceMemory[int(page)*pageSize:])
+	at := addressOf(k.DeviceMemory[int(page)*os.Getpagesize():])
 	k.dms[handle(c, uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)] = &dm{at: at,
 		spans: k.share(pages(at, Num(c, uapi.UVERBS_ATTR_ALLOC_DM_LENGTH)))}
+}
+
+// dmElsewhere returns how much device memory the adapter's other files have, in whole pages.
+func (k *Kernel) dmElsewhere() (n uint64) {
+	for other := range k.adapter.kernels {
+		if other == k {
+			continue
+		}
+		for _, d := range other.dms {
+			_, size := d.spans[0].page()
+			n += size
+		}
+	}
+	return n
 }
 
 func (k *Kernel) freeDM(h uint32) error {

@@ -27,7 +27,7 @@ type Kernel struct {
 	// OnCommand, if not nil, is called with each command before it runs.
 	OnCommand func(ioctl.Call)
 	// DeviceMemory is what programs map at the offset of device memory: as many pages as the core's
-	// Extended.MaxDmSize has.
+	// Extended.MaxDmSize has. All files of the adapter together use as much.
 	DeviceMemory []byte
 	// Stores and Bursts count the stores to registers, and those of more than 8 bytes.
 	Stores, Bursts int
@@ -65,6 +65,7 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 		k.Reply.BfRegSize = 0
 	}
 	core.OnModifyQP, core.OnQueryQP, core.OnResizeCQ = k.modifyQP, k.queryQP, k.resizeCQ
+	core.DMElsewhere = k.dmElsewhere
 	k.limit()
 	a.loop.Run(func() { a.kernels[k] = true })
 	return k

@@ -51,8 +51,9 @@ func (a *Adapter) count() (contexts, objects int, kinds map[string]int) {
 
 // creates has the kind of the object that each command creates.
 var creates = map[string]string{"ALLOC_PD": "PD", "CQ.CREATE": "CQ", "QP.CREATE": "QP", "OPEN_QP": "QP",
-	"SRQ.CREATE": "SRQ", "REG_MR": "MR", "MR.REG_DMABUF": "MR", "ALLOC_MW": "MW", "CREATE_AH": "AH", "OPEN_XRCD": "XRCD",
-	"UAR.ALLOC": "UAR", "WQ.CREATE": "WQ", "CREATE_RWQ_IND_TBL_EX": "table", "CREATE_FLOW_EX": "flow"}
+	"SRQ.CREATE": "SRQ", "REG_MR": "MR", "MR.REG_DMABUF": "MR", "MR.REG_DM": "MR", "DM.ALLOC": "DM", "ALLOC_MW": "MW",
+	"CREATE_AH": "AH", "OPEN_XRCD": "XRCD", "UAR.ALLOC": "UAR", "WQ.CREATE": "WQ", "CREATE_RWQ_IND_TBL_EX": "table",
+	"CREATE_FLOW_EX": "flow"}
 
 const openContext = "DEVICE.GET_CONTEXT"
 

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +90,7 @@ func newSoft(t testing.TB, k kit) *soft {
 	s := &soft{t: t}
 	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_MLX5)
 	core.NoBursts, core.UARBase = k.noBursts, k.uarBase
-	core.Extended.MaxDmSize = softDeviceMemory
+	core.Extended.MaxDmSize = uint64(softDeviceMemory)
 	if !k.ethernet {
 		core.Ports[0].LinkLayer, core.Ports[0].Lid = 1, 1
 	}
@@ -144,7 +145,7 @@ func (s *soft) tryOpen(k kit) (*uverbs.Context, error) {
 }
 
 // softDeviceMemory is the size of the device memory.
-const softDeviceMemory = 4 * 4096
+var softDeviceMemory = 4 * os.Getpagesize()
 
 // softDriver is mlx5Provider with settings that do not come from the environment.
 type softDriver struct {

@@ -36,6 +36,7 @@ const (
 	busy            = "uverbs: close"
 	localAccess     = "local protection error"
 	retriesExceeded = "transport retry count exceeded"
+	noDeviceMemory  = "uverbs: allocate device memory"
 )
 
 var mistakes = []mistake{
@@ -87,6 +88,14 @@ var mistakes = []mistake{
 	{wrongState, byLibrary, "uverbs: the QP's state does not allow this",
 		"uverbs: the QP's state does not allow this",
 		"impossible: the queues are not accessible before the connection is"},
+	{deviceMemoryInUse, byLibrary, busy, noDeviceMemory, "impossible: no device memory"},
+	{copyOutOfBounds, byLibrary, "uverbs: write device memory", noDeviceMemory, "impossible: no device memory"},
+	{deviceMemoryBounds, `remote-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x0, \+128\)`,
+		remoteAccess, noDeviceMemory, "impossible: no device memory"},
+	{closedDeviceMemory, `remote-access: posted at LINE: RKey 0x\w+ names no region: .* closed`, remoteAccess,
+		noDeviceMemory, "impossible: no device memory"},
+	{deviceMemoryLeft, `left in the kernel: DM \d+, created at LINE`, "nothing", noDeviceMemory,
+		"impossible: no device memory"},
 	{regionLeft, `left in the kernel: MR \d+, created at LINE`, busy, busy,
 		"impossible: a region is registered only while connections share it"},
 	{contextLeft, `left in the kernel: event descriptor \d+, created at LINE`, "nothing", "nothing",

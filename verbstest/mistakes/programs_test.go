@@ -236,6 +236,60 @@ func wrongState(device string) string {
 	return fmt.Sprint(err)
 }
 
+// deviceMemory calls f with a pair and 256 bytes of device memory, of which peers may access 128. It
+// returns what f sees, or the error of AllocDM on a device without such memory.
+func deviceMemory(device string, f func(p *pair, dm *uverbs.DM, mr *uverbs.MR) string) string {
+	p := newPair(device, config{})
+	defer p.close()
+	dm, err := p.dev.AllocDM(uverbs.DMConfig{Size: 256})
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	mr := must(p.pd.RegDM(dm, 64, 128, all))
+	defer func() { check(errors.Join(mr.Close(), dm.Close())) }()
+	return f(p, dm, mr)
+}
+
+func deviceMemoryInUse(device string) string {
+	return deviceMemory(device, func(_ *pair, dm *uverbs.DM, _ *uverbs.MR) string { return fmt.Sprint(dm.Close()) })
+}
+
+func copyOutOfBounds(device string) string {
+	return deviceMemory(device, func(_ *pair, dm *uverbs.DM, _ *uverbs.MR) string {
+		_, err := dm.WriteAt(make([]byte, 64), 224)
+		return fmt.Sprint(err)
+	})
+}
+
+func deviceMemoryBounds(device string) string {
+	return deviceMemory(device, func(p *pair, _ *uverbs.DM, mr *uverbs.MR) string {
+		wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{p.a.mr.SGE(0, 64)},
+			RemoteAddr: mr.Addr() + 96, RKey: mr.RKey()}
+		must(p.a.qp.PostSend(wr)) // mistake
+		return completion(p.a, patience)
+	})
+}
+
+func closedDeviceMemory(device string) string {
+	return deviceMemory(device, func(p *pair, dm *uverbs.DM, mr *uverbs.MR) string {
+		wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{p.a.mr.SGE(0, 64)},
+			RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+		check(errors.Join(mr.Close(), dm.Close()))
+		must(p.a.qp.PostSend(wr)) // mistake
+		return completion(p.a, patience)
+	})
+}
+
+func deviceMemoryLeft(device string) string {
+	dev := must(uverbs.Open(device))
+	_, err := dev.AllocDM(uverbs.DMConfig{Size: 64}) // mistake
+	if err != nil {
+		check(dev.Close())
+		return fmt.Sprint(err)
+	}
+	return "nothing"
+}
+
 func regionLeft(device string) string {
 	dev := must(uverbs.Open(device))
 	pd := must(dev.AllocPD())

@@ -10,7 +10,7 @@ import (
 )
 
 // This file has the commands of device memory. The device has Extended.MaxDmSize bytes, and the
-// kernel maps whole pages.
+// kernel maps whole pages of the CPU.
 
 // dmMaxAlignment is the largest alignment of mlx5_ib, as a logarithm.
 const dmMaxAlignment = 12
@@ -37,19 +37,25 @@ func (k *Kernel) allocDM(m *Msg) error {
 	return nil
 }
 
-// freeDMPages returns the first page of n bytes that no DM has.
+// freeDMPages returns the first page of n bytes that no DM of the file has, if the device has as many
+// free bytes.
 func (k *Kernel) freeDMPages(n uint64) (index uint32, ok bool) {
-	total := k.Extended.MaxDmSize / pageSize
+	total := k.Extended.MaxDmSize / dmPage()
 	taken := make([]bool, total)
+	free := total
+	if k.DMElsewhere != nil {
+		free -= dmPages(k.DMElsewhere())
+	}
 	for _, o := range k.objects {
 		if o.kind == "DM" {
 			for i := range dmPages(o.mr.length) {
 				taken[uint64(o.qpn)+i] = true
+				free--
 			}
 		}
 	}
 	need := dmPages(n)
-	for first := uint64(0); need <= total && first <= total-need; first++ {
+	for first := uint64(0); need <= free && first <= total-need; first++ {
 		if !slices.Contains(taken[first:first+need], true) {
 			return uint32(first), true
 		}
@@ -57,8 +63,10 @@ func (k *Kernel) freeDMPages(n uint64) (index uint32, ok bool) {
 	return 0, false
 }
 
+func dmPage() uint64 { return uint64(unix.Getpagesize()) }
+
 // dmPages returns the number of pages of n bytes.
-func dmPages(n uint64) uint64 { return n/pageSize + min(n%pageSize, 1) }
+func dmPages(n uint64) uint64 { return n/dmPage() + min(n%dmPage(), 1) }
 
 // regDM is UVERBS_METHOD_DM_MR_REG with mlx5_ib.
 func (k *Kernel) regDM(m *Msg) error {

@@ -27,12 +27,15 @@ type Kernel struct {
 	// maximum rate limit of a QP, in kb/s; 0: the driver does not support rate limits
 	RateMax uint32
 	// the descriptor of a dma-buf of one page; 0: the driver does not support dma-bufs
-	DMABuf   int
-	XRC      bool   // the driver supports XRC
-	NetRaw   bool   // the process may set privileged QKeys and use raw packets and flows
-	Raw      bool   // the driver supports raw packets, flows and WQs
-	Memlock  uint64 // REG_MR of more bytes fails with ENOMEM; 0: no limit
-	NoBursts bool   // register pages cannot be mapped write-combining
+	DMABuf int
+	// DMElsewhere returns how much device memory other files have, in bytes; nil: none. It is
+	// called with the lock.
+	DMElsewhere func() uint64
+	XRC         bool   // the driver supports XRC
+	NetRaw      bool   // the process may set privileged QKeys and use raw packets and flows
+	Raw         bool   // the driver supports raw packets, flows and WQs
+	Memlock     uint64 // REG_MR of more bytes fails with ENOMEM; 0: no limit
+	NoBursts    bool   // register pages cannot be mapped write-combining
 	// size of a mapping of register pages of 4 KiB each; 0: one page of the CPU
 	UARLength int
 	UARBase   uint32                                  // added to the numbers of register pages
@@ -207,7 +210,7 @@ func (k *Kernel) Ioctl(c ioctl.Call) error {
 
 func (k *Kernel) run(m *Msg) error {
 	if k.unplugged {
-		if strings.HasSuffix(m.Name, ".DESTROY") {
+		if Destroys(m.Name) {
 			return nil
 		}
 		return unix.EIO
@@ -227,6 +230,12 @@ func (k *Kernel) run(m *Msg) error {
 		return h(k, m)
 	}
 	return refuse(unix.EOPNOTSUPP, "no handler: add it to objects.go")
+}
+
+// Destroys reports whether a command destroys an object. Such commands succeed after the removal of
+// the device.
+func Destroys(command string) bool {
+	return strings.HasSuffix(command, ".DESTROY") || command == "DM.FREE"
 }
 
 // Write implements ioctl.Kernel. It always fails, as write(2) does after a change of credentials.
