@@ -42,7 +42,9 @@ func (d *Device) ReadBAR(offset uint64, p []byte) {
 		return
 	}
 	if offset >= initSegEnd {
-		d.hca.LoadDeviceMemory(offset, p)
+		if !d.hca.LoadDeviceMemory(offset, p) {
+			d.operate(offset, p, false)
+		}
 		return
 	}
 	segment := make([]byte, initSegEnd)
@@ -77,7 +79,7 @@ func (d *Device) WriteBAR(offset uint64, p []byte) {
 			d.writeRegister(int(offset), binary.BigEndian.Uint32(p))
 			offset, p = offset+4, p[4:]
 		}
-	case d.hca.StoreDeviceMemory(offset, p):
+	case d.hca.StoreDeviceMemory(offset, p), d.operate(offset, p, true):
 	case offset>>uarShift >= minFirstUAR:
 		page, in := d.uars.at(offset)
 		d.writeUAR(page, in, p)

@@ -49,7 +49,7 @@ type Config struct {
 	DevX bool
 
 	// FirstUAR is the number of the first UAR page, in units of 4 KiB; default:
-	// 16. BAR 0 has room for at least 2^13-80 pages from there on. From 65536
+	// 16. BAR 0 has room for at least 2^13-208 pages from there on. From 65536
 	// on, page numbers do not fit into 16 bits.
 	FirstUAR uint32
 

@@ -18,8 +18,9 @@ func (d *Device) newEngine() *engine.HCA {
 			PKeys: d.pkeys(),
 		},
 		StaleSRQN: d.config.StaleSRQN, ShuffleRQ: d.config.ShuffleRQ, ShuffleSRQ: d.config.ShuffleSRQ,
-		DeviceMemory: engine.DeviceMemory{Start: d.config.deviceMemoryStart(), Bytes: make([]byte, deviceMemory)},
-		Strict:       !d.config.Lenient, Violation: d.config.Violation, Tracer: d.config.Tracer,
+		DeviceMemory: engine.DeviceMemory{Start: d.config.deviceMemoryStart(), Bytes: make([]byte, deviceMemory),
+			Operations: d.config.memoryOpsStart()},
+		Strict: !d.config.Lenient, Violation: d.config.Violation, Tracer: d.config.Tracer,
 	}
 	if d.config.LinkLayer == Ethernet {
 		c.LinkLayer = engine.Ethernet

@@ -19,6 +19,7 @@ var objectCommands = []command{
 	{0x204, "PAGE_FAULT_RESUME", prm.PageFaultResumeIn, prm.PageFaultResumeOut, running, (*Device).resumePageFault},
 	{0x205, "ALLOC_MEMIC", prm.AllocMEMICIn, prm.AllocMEMICOut, running, (*Device).allocMEMIC},
 	{0x206, "DEALLOC_MEMIC", prm.DeallocMEMICIn, prm.DeallocMEMICOut, running, (*Device).deallocMEMIC},
+	{0x207, "MODIFY_MEMIC", prm.ModifyMEMICIn, prm.ModifyMEMICOut, running, (*Device).modifyMEMIC},
 	{0x400, "CREATE_CQ", prm.CreateCQIn, prm.CreateCQOut, running, (*Device).createCQ},
 	{0x401, "DESTROY_CQ", prm.DestroyCQIn, prm.DestroyCQOut, running, (*Device).destroyCQ},
 	{0x402, "QUERY_CQ", prm.QueryCQIn, prm.QueryCQOut, running, (*Device).queryCQ},

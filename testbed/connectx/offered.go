@@ -89,6 +89,9 @@ var offeredDeviceMemory = []Capability{
 	{CapDevMem, prm.DeviceMemCapMEMICBARStartAddr, 1 << logMaxBAR},
 	{CapDevMem, prm.DeviceMemCapMEMICBARSize, deviceMemory},
 	{CapDevMem, prm.DeviceMemCapMaxMEMICSize, deviceMemory},
+	{CapDevMem, prm.DeviceMemCapMEMICOperations, 1<<engine.MemoryOps - 1},
+	{CapDevMem, prm.DeviceMemCapMEMICIncrementSizes, 1}, // one byte
+	{CapDevMem, prm.DeviceMemCapMEMICTestAndSetSizes, 1},
 }
 
 // offeredPinned are capabilities of a device without memory on demand: the

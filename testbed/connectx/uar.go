@@ -3,6 +3,7 @@ package connectx
 import (
 	"math/bits"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
@@ -24,11 +25,16 @@ func (c *capabilities) setBAR(config *Config) {
 	prm.DeviceMemCapMEMICBARStartAddr.Set(c.most[CapDevMem], config.deviceMemoryStart())
 }
 
-// The last pages of BAR 0 are device memory.
+// The last pages of BAR 0 are the windows of operations on device memory, and device memory.
 const deviceMemory = 256 << 10
 
 // deviceMemoryStart returns the offset of device memory in BAR 0.
 func (c *Config) deviceMemoryStart() uint64 { return c.barSize() - deviceMemory }
+
+// memoryOpsStart returns the offset of the windows of operations in BAR 0.
+func (c *Config) memoryOpsStart() uint64 {
+	return c.deviceMemoryStart() - deviceMemory*uint64(engine.MemoryOps)
+}
 
 // uars are the UAR pages. The driver selects their numbering: pages of its own
 // size, with one number each, or (uar_4k) pages of 4 KiB, allocated in groups
@@ -49,7 +55,7 @@ func newUARs(c *Config, caps *capabilities) uars {
 	}
 	own := uint(uarShift) + log // of the driver's page
 	first := uint32((uint64(c.FirstUAR)<<uarShift + 1<<own - 1) >> own)
-	u.numbers = newNumbers("UAR page", first, uint32(c.deviceMemoryStart()>>own)-first)
+	u.numbers = newNumbers("UAR page", first, uint32(c.memoryOpsStart()>>own)-first)
 	return u
 }
 

@@ -7,6 +7,33 @@ import "slices"
 type DeviceMemory struct {
 	Start uint64 // offset in BAR 0, a multiple of 4 KiB
 	Bytes []byte
+	// Operations is the offset in BAR 0 of the windows of the MemoryOps, each as large as the memory:
+	// an access of an address in a window executes the operation on the memory.
+	Operations uint64
+}
+
+// A MemoryOp is an atomic operation of the host on device memory. It is on one byte.
+type MemoryOp uint8
+
+const (
+	Increment  MemoryOp = iota // a store adds its value
+	TestAndSet                 // a load returns the byte, and sets it to 1
+	MemoryOps                  // number of operations
+)
+
+// String returns the name of the operation.
+func (o MemoryOp) String() string {
+	return [...]string{"increment", "test and set", "unknown operation"}[min(o, MemoryOps)]
+}
+
+// operation returns the operation whose window has an offset of BAR 0, and the offset in Bytes.
+func (m *DeviceMemory) operation(at uint64) (op MemoryOp, in uint64, ok bool) {
+	size := uint64(len(m.Bytes))
+	if m.Operations == 0 || at < m.Operations || at-m.Operations >= size*uint64(MemoryOps) {
+		return 0, 0, false
+	}
+	at -= m.Operations
+	return MemoryOp(at / size), at % size, true
 }
 
 // view returns n bytes at an offset of BAR 0, or nil if they are not device
@@ -23,6 +50,7 @@ func (m *DeviceMemory) view(at, n uint64) []byte {
 type memoryPart struct {
 	start, size uint64
 	users       int
+	ops         [MemoryOps]bool // those with an address
 }
 
 func (p *memoryPart) contains(start, n uint64) bool {
@@ -69,6 +97,9 @@ func (h *HCA) FreeDeviceMemory(start, size uint64) error {
 	if n := h.memory[i].users; n > 0 {
 		return failf(ErrBusy, "%d keys refer to the device memory at %#x", n, start)
 	}
+	if h.memory[i].ops != [MemoryOps]bool{} {
+		return failf(ErrBusy, "operations of the device memory at %#x have addresses", start)
+	}
 	h.memory = slices.Delete(h.memory, i, i+1)
 	return nil
 }
@@ -97,6 +128,71 @@ func (h *HCA) LoadDeviceMemory(at uint64, p []byte) bool {
 	from := h.config.DeviceMemory.view(at, uint64(len(p)))
 	copy(p, from)
 	return from != nil
+}
+
+// AddMemoryOp gives an operation on allocated device memory, which begins at start, an address, and
+// returns its offset in BAR 0.
+func (h *HCA) AddMemoryOp(start uint64, op MemoryOp) (uint64, error) {
+	p, err := h.partForOp(start, op)
+	if err != nil {
+		return 0, err
+	}
+	if p.ops[op] {
+		return 0, failf(ErrState, "%v of the device memory at %#x has an address", op, start)
+	}
+	p.ops[op] = true
+	m := &h.config.DeviceMemory
+	return m.Operations + uint64(op)*uint64(len(m.Bytes)) + start - m.Start, nil
+}
+
+// RemoveMemoryOp is the reverse of AddMemoryOp.
+func (h *HCA) RemoveMemoryOp(start uint64, op MemoryOp) error {
+	p, err := h.partForOp(start, op)
+	if err != nil {
+		return err
+	}
+	if !p.ops[op] {
+		return failf(ErrState, "%v of the device memory at %#x has no address", op, start)
+	}
+	p.ops[op] = false
+	return nil
+}
+
+func (h *HCA) partForOp(start uint64, op MemoryOp) (*memoryPart, error) {
+	if op >= MemoryOps || h.config.DeviceMemory.Operations == 0 {
+		return nil, failf(ErrParam, "operation %d on device memory", op)
+	}
+	i := slices.IndexFunc(h.memory, func(p *memoryPart) bool { return p.start == start })
+	if i < 0 {
+		return nil, failf(ErrResource, "no device memory begins at %#x", start)
+	}
+	return h.memory[i], nil
+}
+
+// OperateDeviceMemory executes an access of the host to an operation's address: a store of p, or a
+// load into p. ok is false if the offset of BAR 0 is not one of an operation. An access without
+// effect is an error.
+func (h *HCA) OperateDeviceMemory(at uint64, p []byte, store bool) (ok bool, err error) {
+	m := &h.config.DeviceMemory
+	op, in, ok := m.operation(at)
+	if !ok {
+		return false, nil
+	}
+	part, err := h.partOf(m.Start+in, 1)
+	switch {
+	case err != nil:
+		return true, err
+	case !part.ops[op]:
+		return true, failf(ErrState, "%v of the device memory at %#x has no address", op, part.start)
+	case len(p) != 1 || store != (op == Increment):
+		return true, failf(ErrParam, "%v of device memory by a load or store (%t) of %d bytes", op, store, len(p))
+	}
+	if b := &m.Bytes[in]; op == Increment {
+		*b += p[0]
+	} else {
+		p[0], *b = *b, 1
+	}
+	return true, nil
 }
 
 // device visits device memory. The addresses of its keys begin at 0.

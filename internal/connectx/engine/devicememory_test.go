@@ -98,3 +98,86 @@ func TestDeviceMemoryErrors(t *testing.T) {
 		})
 	})
 }
+
+// TestMemoryOps executes the operations on device memory, and checks accesses
+// that are none.
+func TestMemoryOps(t *testing.T) {
+	c := withDeviceMemory()
+	c.DeviceMemory.Operations = deviceMemoryStart - 2*16<<10
+	run(t, 1, c, func(w *world) {
+		h := w.hosts[0]
+		w.do(func() {
+			at := must(h.AllocDeviceMemory(deviceMemoryStart+4096, 8192, 128, 0))
+			increment, testAndSet := must(h.AddMemoryOp(at, engine.Increment)), must(h.AddMemoryOp(at, engine.TestAndSet))
+			if increment != at-2*16<<10 || testAndSet != at-16<<10 {
+				t.Errorf("the addresses are %#x and %#x of %#x", increment, testAndSet, at)
+			}
+			h.StoreDeviceMemory(at, []byte{1, 2, 250})
+			operate := func(offset uint64, n byte, store bool) byte {
+				p := []byte{n}
+				if ok, err := h.OperateDeviceMemory(offset, p, store); !ok || err != nil {
+					t.Errorf("offset %#x, store %t: %t, %v", offset, store, ok, err)
+				}
+				return p[0]
+			}
+			operate(increment+2, 10, true)
+			if a, b := operate(testAndSet+2, 0, false), operate(testAndSet+2, 0, false); a != 4 || b != 1 {
+				t.Errorf("250 and 10 is %d, then %d", a, b)
+			}
+			got := make([]byte, 4)
+			if h.LoadDeviceMemory(at, got); !bytes.Equal(got, []byte{1, 2, 1, 0}) {
+				t.Errorf("the memory has % x", got)
+			}
+			for _, x := range []struct {
+				name  string
+				at    uint64
+				n     int
+				store bool
+				want  error
+			}{
+				{"a load of an increment", increment, 1, false, engine.ErrParam},
+				{"a store of a test and set", testAndSet, 1, true, engine.ErrParam},
+				{"four bytes", increment, 4, true, engine.ErrParam},
+				{"behind the memory", increment + 128, 1, true, engine.ErrParam},
+			} {
+				if ok, err := h.OperateDeviceMemory(x.at, make([]byte, x.n), x.store); !ok || !errors.Is(err, x.want) {
+					t.Errorf("%s: %t, %v", x.name, ok, err)
+				}
+			}
+			if ok, err := h.OperateDeviceMemory(deviceMemoryStart-2*16<<10-1, []byte{1}, true); ok || err != nil {
+				t.Errorf("before the operations: %t, %v", ok, err)
+			}
+			memoryOpErrors(t, h, at)
+		})
+	})
+}
+
+// memoryOpErrors checks which operations cannot be added or removed, and
+// removes those of the memory at an offset.
+func memoryOpErrors(t *testing.T, h *host, at uint64) {
+	t.Helper()
+	operate := func() error {
+		return second(h.OperateDeviceMemory(deviceMemoryStart-2*16<<10+4096, []byte{1}, true))
+	}
+	for _, x := range []struct {
+		name      string
+		got, want error
+	}{
+		{"add twice", second(h.AddMemoryOp(at, engine.Increment)), engine.ErrState},
+		{"add in the middle", second(h.AddMemoryOp(at+64, engine.Increment)), engine.ErrResource},
+		{"add an unknown operation", second(h.AddMemoryOp(at, engine.MemoryOps)), engine.ErrParam},
+		{"free with both", h.FreeDeviceMemory(at, 128), engine.ErrBusy},
+		{"remove the first", h.RemoveMemoryOp(at, engine.Increment), nil},
+		{"use it", operate(), engine.ErrState},
+		{"remove it again", h.RemoveMemoryOp(at, engine.Increment), engine.ErrState},
+		{"remove in the middle", h.RemoveMemoryOp(at+64, engine.Increment), engine.ErrResource},
+		{"free with the second", h.FreeDeviceMemory(at, 128), engine.ErrBusy},
+		{"remove the second", h.RemoveMemoryOp(at, engine.TestAndSet), nil},
+		{"free", h.FreeDeviceMemory(at, 128), nil},
+		{"use it afterwards", operate(), engine.ErrParam},
+	} {
+		if !errors.Is(x.got, x.want) {
+			t.Errorf("%s: %v", x.name, x.got)
+		}
+	}
+}

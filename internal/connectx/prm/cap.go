@@ -180,11 +180,14 @@ var (
 var (
 	DeviceMemCap                         = layout("device_mem_cap", 0x100)
 	DeviceMemCapMEMIC                    = DeviceMemCap.field("memic", 0x0, 0, 1)
+	DeviceMemCapMEMICIncrementSizes      = DeviceMemCap.field("memic_increment_size_sup", 0x4, 0, 8)
+	DeviceMemCapMEMICTestAndSetSizes     = DeviceMemCap.field("memic_test_and_set_size_sup", 0x6, 0, 8)
 	DeviceMemCapLogMinMEMICAllocSize     = DeviceMemCap.field("log_min_memic_alloc_size", 0x5, 3, 5)
 	DeviceMemCapLogMaxMEMICAddrAlignment = DeviceMemCap.field("log_max_memic_addr_alignment", 0x7, 0, 8)
 	DeviceMemCapMEMICBARStartAddr        = DeviceMemCap.field("memic_bar_start_addr", 0x8, 0, 64)
 	DeviceMemCapMEMICBARSize             = DeviceMemCap.field("memic_bar_size", 0x10, 0, 32)
 	DeviceMemCapMaxMEMICSize             = DeviceMemCap.field("max_memic_size", 0x14, 0, 32)
+	DeviceMemCapMEMICOperations          = DeviceMemCap.field("memic_operations", 0x40, 0, 32)
 )
 
 // The capabilities of Ethernet: type 1.

@@ -35,6 +35,17 @@ var (
 
 var DeallocMEMICOut = output("dealloc_memic", 0x10)
 
+var (
+	ModifyMEMICIn                   = input("modify_memic", 0x40)
+	ModifyMEMICInMEMICOperationType = ModifyMEMICIn.field("memic_operation_type", 0xf, 0, 8)
+	ModifyMEMICInMEMICStartAddr     = ModifyMEMICIn.field("memic_start_addr", 0x10, 0, 64)
+)
+
+var (
+	ModifyMEMICOut                   = output("modify_memic", 0x40)
+	ModifyMEMICOutMEMICOperationAddr = ModifyMEMICOut.field("memic_operation_addr", 0x10, 0, 64)
+)
+
 var AllocUARIn = input("alloc_uar", 0x10)
 
 var (
