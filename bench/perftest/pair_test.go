@@ -201,7 +201,7 @@ func (q *pairCQ) Arm(bool, uint32) error {
 	return nil
 }
 
-func (q *pairCQ) Retire() error {
+func (q *pairCQ) Retire(bool) error {
 	q.c.p.mu.Lock()
 	defer q.c.p.mu.Unlock()
 	q.c.unpolled += len(q.ring)

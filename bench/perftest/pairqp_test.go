@@ -180,7 +180,7 @@ func (q *pairQP) RecvsOutstanding() int {
 	return q.posted - q.postedFree
 }
 
-func (q *pairQP) Retire() error {
+func (q *pairQP) Retire(bool) error {
 	q.c.p.mu.Lock()
 	defer q.c.p.mu.Unlock()
 	q.gone = true // and its memory is freed next
