@@ -44,14 +44,9 @@ func TestFunctionLength(t *testing.T) {
 // maxColumns limits the lines of Go files. A tab is one column.
 const maxColumns = 120
 
-// longLines lists the files that are exempt from maxColumns, besides generated files.
-var longLines = []string{
-	"bench/results/page.go", // the text of a page, with one call for each of its lines
-}
-
 func TestLineLength(t *testing.T) {
 	for _, f := range allFiles(t) {
-		if f.generated || slices.Contains(longLines, f.path) {
+		if f.generated {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(f.path)))
