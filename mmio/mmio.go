@@ -54,6 +54,16 @@ func FlushWrites()
 //go:noescape
 func WCStart()
 
+// Store8 stores v in an 8-bit register, by one store.
+//
+//go:noescape
+func Store8(reg *uint8, v uint8)
+
+// Store16 stores v in a 16-bit register in the CPU's byte order, by one store.
+//
+//go:noescape
+func Store16(reg *uint16, v uint16)
+
 // Store32 stores v in a 32-bit register in the CPU's byte order, by one store.
 //
 //go:noescape
@@ -73,6 +83,26 @@ func Store32BE(reg *uint32, v uint32)
 //
 //go:noescape
 func Store64BE(reg *uint64, v uint64)
+
+// Load8 loads an 8-bit register, by one load.
+//
+//go:noescape
+func Load8(reg *uint8) uint8
+
+// Load16 loads a 16-bit register in the CPU's byte order, by one load.
+//
+//go:noescape
+func Load16(reg *uint16) uint16
+
+// Load32 loads a 32-bit register in the CPU's byte order, by one load.
+//
+//go:noescape
+func Load32(reg *uint32) uint32
+
+// Load64 loads a 64-bit register in the CPU's byte order, by one load.
+//
+//go:noescape
+func Load64(reg *uint64) uint64
 
 // Load32BE loads a big-endian 32-bit register, by one load. Register loads are
 // not reordered.

@@ -24,6 +24,20 @@ TEXT ·WCStart(SB), NOSPLIT, $0-0
 	SFENCE
 	RET
 
+// func Store8(reg *uint8, v uint8)
+TEXT ·Store8(SB), NOSPLIT, $0-9
+	MOVQ reg+0(FP), AX
+	MOVBLZX v+8(FP), CX
+	MOVB CX, (AX)
+	RET
+
+// func Store16(reg *uint16, v uint16)
+TEXT ·Store16(SB), NOSPLIT, $0-10
+	MOVQ reg+0(FP), AX
+	MOVWLZX v+8(FP), CX
+	MOVW CX, (AX)
+	RET
+
 // func Store32(reg *uint32, v uint32)
 TEXT ·Store32(SB), NOSPLIT, $0-12
 	MOVQ reg+0(FP), AX
@@ -52,6 +66,34 @@ TEXT ·Store64BE(SB), NOSPLIT, $0-16
 	MOVQ v+8(FP), CX
 	BSWAPQ CX
 	MOVQ CX, (AX)
+	RET
+
+// func Load8(reg *uint8) uint8
+TEXT ·Load8(SB), NOSPLIT, $0-9
+	MOVQ reg+0(FP), AX
+	MOVBLZX (AX), CX
+	MOVB CX, ret+8(FP)
+	RET
+
+// func Load16(reg *uint16) uint16
+TEXT ·Load16(SB), NOSPLIT, $0-10
+	MOVQ reg+0(FP), AX
+	MOVWLZX (AX), CX
+	MOVW CX, ret+8(FP)
+	RET
+
+// func Load32(reg *uint32) uint32
+TEXT ·Load32(SB), NOSPLIT, $0-12
+	MOVQ reg+0(FP), AX
+	MOVL (AX), CX
+	MOVL CX, ret+8(FP)
+	RET
+
+// func Load64(reg *uint64) uint64
+TEXT ·Load64(SB), NOSPLIT, $0-16
+	MOVQ reg+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ CX, ret+8(FP)
 	RET
 
 // func Load32BE(reg *uint32) uint32

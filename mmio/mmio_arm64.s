@@ -31,6 +31,20 @@ TEXT ·WCStart(SB), NOSPLIT, $0-0
 	DSB ST
 	RET
 
+// func Store8(reg *uint8, v uint8)
+TEXT ·Store8(SB), NOSPLIT, $0-9
+	MOVD reg+0(FP), R0
+	MOVBU v+8(FP), R1
+	MOVB R1, (R0)
+	RET
+
+// func Store16(reg *uint16, v uint16)
+TEXT ·Store16(SB), NOSPLIT, $0-10
+	MOVD reg+0(FP), R0
+	MOVHU v+8(FP), R1
+	MOVH R1, (R0)
+	RET
+
 // func Store32(reg *uint32, v uint32)
 TEXT ·Store32(SB), NOSPLIT, $0-12
 	MOVD reg+0(FP), R0
@@ -59,6 +73,38 @@ TEXT ·Store64BE(SB), NOSPLIT, $0-16
 	MOVD v+8(FP), R1
 	REV R1, R1
 	MOVD R1, (R0)
+	RET
+
+// func Load8(reg *uint8) uint8
+TEXT ·Load8(SB), NOSPLIT, $0-9
+	MOVD reg+0(FP), R0
+	MOVBU (R0), R1
+	DMB OSHLD
+	MOVB R1, ret+8(FP)
+	RET
+
+// func Load16(reg *uint16) uint16
+TEXT ·Load16(SB), NOSPLIT, $0-10
+	MOVD reg+0(FP), R0
+	MOVHU (R0), R1
+	DMB OSHLD
+	MOVH R1, ret+8(FP)
+	RET
+
+// func Load32(reg *uint32) uint32
+TEXT ·Load32(SB), NOSPLIT, $0-12
+	MOVD reg+0(FP), R0
+	MOVWU (R0), R1
+	DMB OSHLD
+	MOVW R1, ret+8(FP)
+	RET
+
+// func Load64(reg *uint64) uint64
+TEXT ·Load64(SB), NOSPLIT, $0-16
+	MOVD reg+0(FP), R0
+	MOVD (R0), R1
+	DMB OSHLD
+	MOVD R1, ret+8(FP)
 	RET
 
 // func Load32BE(reg *uint32) uint32

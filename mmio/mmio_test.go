@@ -10,11 +10,14 @@ import (
 func TestStores(t *testing.T) {
 	var regs [3]register
 	p32, p64 := regs[1].p32(), regs[1].p64()
+	p8, p16 := regs[1].p8(), regs[1].p16()
 	for _, c := range []struct {
 		name  string
 		store func()
 		want  [8]byte
 	}{
+		{"Store8", func() { mmio.Store8(p8, 1) }, [8]byte{1, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee}},
+		{"Store16", func() { mmio.Store16(p16, 0x0102) }, [8]byte{2, 1, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee}},
 		{"Store32", func() { mmio.Store32(p32, 0x01020304) }, [8]byte{4, 3, 2, 1, 0xee, 0xee, 0xee, 0xee}},
 		{"Store32BE", func() { mmio.Store32BE(p32, 0x01020304) }, [8]byte{1, 2, 3, 4, 0xee, 0xee, 0xee, 0xee}},
 		{"Store64", func() { mmio.Store64(p64, 0x0102030405060708) }, [8]byte{8, 7, 6, 5, 4, 3, 2, 1}},
@@ -35,6 +38,10 @@ func TestLoad(t *testing.T) {
 	r := register{0x8877665504030201}
 	if v := mmio.Load32BE(r.p32()); v != 0x01020304 {
 		t.Errorf("Load32BE: %#x", v)
+	}
+	if a, b, c, d := mmio.Load8(r.p8()), mmio.Load16(r.p16()), mmio.Load32(r.p32()), mmio.Load64(r.p64()); a != 1 ||
+		b != 0x0201 || c != 0x04030201 || d != 0x8877665504030201 {
+		t.Errorf("loads of 1 to 8 bytes: %#x, %#x, %#x, %#x", a, b, c, d)
 	}
 }
 

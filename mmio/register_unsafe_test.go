@@ -6,6 +6,8 @@ import "unsafe"
 type register struct{ word uint64 }
 
 func (r *register) p32() *uint32    { return (*uint32)(unsafe.Pointer(&r.word)) }
+func (r *register) p16() *uint16    { return (*uint16)(unsafe.Pointer(r)) }
+func (r *register) p8() *uint8      { return (*uint8)(unsafe.Pointer(r)) }
 func (r *register) p64() *uint64    { return &r.word }
 func (r *register) bytes() *[8]byte { return (*[8]byte)(unsafe.Pointer(&r.word)) }
 

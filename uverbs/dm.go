@@ -34,6 +34,10 @@ type DMConfig struct {
 	Align int
 }
 
+func init() {
+	driver.DMOf = func(dm any) driver.DM { return dm.(*DM).impl }
+}
+
 // dmWord is the size of an access: devices permit no smaller ones.
 const dmWord = 4
 

@@ -121,6 +121,9 @@ type DM interface {
 	Retire() error
 }
 
+// DMOf returns the provider's part of a uverbs.DM. Package uverbs sets it.
+var DMOf func(dm any) DM
+
 // A Clock is a [Context] of a device with a readable clock.
 type Clock interface {
 	QueryClock() (uint64, error)

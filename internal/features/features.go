@@ -60,6 +60,7 @@ const (
 	Import         = "import"
 	DeviceMemory   = "device_memory" // memory of the device for programs
 	ImportDM       = "import_dm"     // device memory of another context
+	MemoryOps      = "memory_ops"    // atomic operations on device memory
 	DMABuf         = "dmabuf"
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions per event
@@ -117,6 +118,7 @@ var table = []rule{
 	{"rxe", NullMR, never, "rxe has no null key"},
 	{"rxe", DeviceMemory, never, "rxe has no memory but the host's"},
 	{"rxe", ImportDM, never, "rxe has no memory but the host's"},
+	{"rxe", MemoryOps, never, "rxe has no memory but the host's"},
 	{"rxe", ThreadDomains, never, "rxe's queues have no registers"},
 	{"rxe", RingPages, never, "rxe's rings are the kernel's memory"},
 	{"rxe", Clock, never, "rxe has no clock"},

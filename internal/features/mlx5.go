@@ -35,6 +35,7 @@ var mlx5Table = []rule{
 	{"mlx5", DMABuf, version{5, 12}, "reg_user_mr_dmabuf came with 5.12"},
 	{"mlx5", DeviceMemory, always, "since 4.17, which is older than the bed"},
 	{"mlx5", ImportDM, version{5, 13}, "mlx5_ib describes device memory to other processes since 5.13"},
+	{"mlx5", MemoryOps, version{5, 13}, "mlx5_ib maps operations on device memory since 5.13"},
 	{"mlx5", PortSpeed, version{7, 2}, "of the bed's kernels 7.2 is the first whose mlx5_ib reports the speed of a port"},
 	{"mlx5", Moderation, always, "since the driver exists (3.11)"},
 	{"mlx5", RawPacket, always, "since the driver creates raw Ethernet objects (4.5)"},

@@ -131,6 +131,12 @@ var schema = map[methodKey]method{
 		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX:   {"PAGE_INDEX", classOut},
 		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH:       {"LENGTH", classOut},
 	}},
+	{uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_MAP_OP_ADDR}: {"DM.MAP_OP_ADDR", map[uint16]attrDef{
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_HANDLE:        {"HANDLE", classHandle},
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_OP:            {"OP", classConst},
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_START_OFFSET: {"START_OFFSET", classOut},
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_PAGE_INDEX:   {"PAGE_INDEX", classOut},
+	}},
 	{uapi.UVERBS_OBJECT_PD, uapi.MLX5_IB_METHOD_PD_QUERY}: {"PD.QUERY", map[uint16]attrDef{
 		uapi.MLX5_IB_ATTR_QUERY_PD_HANDLE:   {"HANDLE", classHandle},
 		uapi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN: {"RESP_PDN", classOut},

@@ -2603,6 +2603,19 @@ const (
 
 // Constants of enum mlx5_ib_dm_methods (rdma/mlx5_user_ioctl_cmds.h).
 const (
+	MLX5_IB_METHOD_DM_MAP_OP_ADDR = 0x1000
+)
+
+// Constants of enum mlx5_ib_dm_map_op_addr_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_HANDLE        = 0x1000
+	MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_OP            = 0x1001
+	MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_START_OFFSET = 0x1002
+	MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_PAGE_INDEX   = 0x1003
+)
+
+// Constants of enum mlx5_ib_dm_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
 	MLX5_IB_METHOD_DM_QUERY = 0x1001
 )
 

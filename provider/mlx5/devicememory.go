@@ -18,8 +18,11 @@ import (
 
 // A deviceMemory implements driver.DM: a write-combining mapping of memory of the adapter (MEMIC).
 type deviceMemory struct {
-	mem   *provider.Mapping
-	words []uint32 // the memory, from its first byte on
+	ctx    *deviceContext
+	handle uint32
+	mem    *provider.Mapping
+	words  []uint32 // the memory, from its first byte on
+	ops    memoryOps
 }
 
 // AllocDM implements driver.DMs.
@@ -36,11 +39,11 @@ func (c *deviceContext) AllocDM(n, align int) (driver.DM, uint32, error) {
 		return nil, 0, err
 	}
 	handle := cmd.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)
-	m, err := c.mapDM(*start, *page, n)
+	mem, b, err := c.mapDM(*start, *page, n)
 	if err != nil {
 		return nil, 0, errors.Join(err, c.freeDM(handle))
 	}
-	return m, handle, nil
+	return &deviceMemory{ctx: c, handle: handle, mem: mem, words: uint32sOf(b)}, handle, nil
 }
 
 // ImportDM implements driver.DMs.
@@ -56,21 +59,20 @@ func (c *deviceContext) ImportDM(handle uint32) (driver.DM, int, error) {
 		return nil, 0, err
 	}
 	n := int(*length)
-	m, err := c.mapDM(*start, *page, n)
+	mem, b, err := c.mapDM(*start, *page, n)
 	if err != nil {
 		return nil, 0, err
 	}
-	return m, n, nil
+	return &deviceMemory{ctx: c, handle: handle, mem: mem, words: uint32sOf(b)}, n, nil
 }
 
-// mapDM maps n bytes of device memory, which begin at an offset of the device.
-func (c *deviceContext) mapDM(start uint64, page uint16, n int) (*deviceMemory, error) {
+// mapDM maps n bytes of device memory, b, which begin at an offset of the device.
+func (c *deviceContext) mapDM(start uint64, page uint16, n int) (mem *provider.Mapping, b []byte, err error) {
 	in := int(start) % unix.Getpagesize()
-	mem, err := provider.Map(c.dev, deviceMemoryOffset(page), pages(in+n))
-	if err != nil {
-		return nil, kernelError("map device memory", c.dev.Name(), err, "")
+	if mem, err = provider.Map(c.dev, deviceMemoryOffset(page), pages(in+n)); err != nil {
+		return nil, nil, kernelError("map device memory", c.dev.Name(), err, "")
 	}
-	return &deviceMemory{mem: mem, words: uint32sOf(mem.Bytes()[in:][:n])}, nil
+	return mem, mem.Bytes()[in:][:n], nil
 }
 
 func (c *deviceContext) freeDM(handle uint32) error {
@@ -106,4 +108,4 @@ func (m *deviceMemory) WriteAt(p []byte, off int) {
 }
 
 // Retire implements driver.DM.
-func (m *deviceMemory) Retire() error { return m.mem.Retire() }
+func (m *deviceMemory) Retire() error { return errors.Join(m.ops.retire(), m.mem.Retire()) }

@@ -58,6 +58,9 @@
 // at a time, as the adapter requires; loads are slow. For such an MR, as for a dma-buf, no message
 // arrives in a completion.
 //
+// [MapDMOp] maps it once more, for an atomic operation that the device executes when the process
+// accesses the memory there.
+//
 // # Raw Ethernet
 //
 // A raw packet QP has its send ring on separate pages, because the device treats the two rings as

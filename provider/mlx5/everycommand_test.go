@@ -84,6 +84,7 @@ func (d *desk) everyMemory(t *testing.T) {
 	check(t, m.Rereg(uverbs.ReregAccess, nil, nil, uverbs.LocalWrite|uverbs.RemoteRead|uverbs.OnDemand))
 	check(t, m.Close())
 	dm := good(d.c.AllocDM(uverbs.DMConfig{Size: 0x111, Align: 256}))(t)
+	good(MapDMOp(dm, DMTestAndSet))(t)
 	check(t, good(d.pd.RegDM(dm, 0x11, 0x77, uverbs.LocalWrite|uverbs.RemoteRead))(t).Close())
 	check(t, dm.Close())
 	check(t, good(d.pd.AllocMW(uverbs.MWType1))(t).Close())

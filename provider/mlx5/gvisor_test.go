@@ -166,6 +166,7 @@ var unproxied = map[string]string{
 	"DM.ALLOC":            "device memory: it has no such method",
 	"DM.FREE":             "the same",
 	"DM.QUERY":            "the same",
+	"DM.MAP_OP_ADDR":      "the same",
 	"MR.REG_DM":           "the same",
 	"MW.DESTROY":          "memory windows: it has no such method",
 	"WQ.CREATE":           "work queues, as SRQs",

@@ -68,6 +68,25 @@ func dmPage() uint64 { return uint64(unix.Getpagesize()) }
 // dmPages returns the number of pages of n bytes.
 func dmPages(n uint64) uint64 { return n/dmPage() + min(n%dmPage(), 1) }
 
+// dmOps are the operations that the device has.
+const dmOps = 2
+
+// mapDMOp is a method of mlx5_ib. What is mapped is the memory itself: no operation is executed.
+func (k *Kernel) mapDMOp(m *Msg) error {
+	h, _ := m.Ref(uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_HANDLE)
+	dm, err := k.get("DM", h)
+	if err != nil {
+		return err
+	}
+	if m.Uint(uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_OP) >= dmOps {
+		return unix.EOPNOTSUPP
+	}
+	offset, page := uint64(0), uint16(dm.qpn)
+	m.Answer(uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_START_OFFSET, ioctl.BytesOf(&offset))
+	m.Answer(uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_PAGE_INDEX, ioctl.BytesOf(&page))
+	return nil
+}
+
 // regDM is UVERBS_METHOD_DM_MR_REG with mlx5_ib.
 func (k *Kernel) regDM(m *Msg) error {
 	h, _ := m.Ref(uapi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)

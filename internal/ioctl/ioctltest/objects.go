@@ -142,11 +142,12 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"CQ.DESTROY": func(k *Kernel, m *Msg) error {
 		return k.destroy(m, "CQ", uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)
 	},
-	"DM.ALLOC":  (*Kernel).allocDM,
-	"DM.QUERY":  (*Kernel).queryDM,
-	"DM.FREE":   func(k *Kernel, m *Msg) error { return k.destroy(m, "DM", uapi.UVERBS_ATTR_FREE_DM_HANDLE) },
-	"MR.REG_DM": (*Kernel).regDM,
-	"UAR.ALLOC": (*Kernel).allocUAR,
+	"DM.ALLOC":       (*Kernel).allocDM,
+	"DM.QUERY":       (*Kernel).queryDM,
+	"DM.MAP_OP_ADDR": (*Kernel).mapDMOp,
+	"DM.FREE":        func(k *Kernel, m *Msg) error { return k.destroy(m, "DM", uapi.UVERBS_ATTR_FREE_DM_HANDLE) },
+	"MR.REG_DM":      (*Kernel).regDM,
+	"UAR.ALLOC":      (*Kernel).allocUAR,
 	"UAR.DESTROY": func(k *Kernel, m *Msg) error {
 		return k.destroy(m, "UAR", uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)
 	},

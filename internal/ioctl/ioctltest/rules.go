@@ -215,6 +215,12 @@ var Rules = map[Method]map[uint16]Rule{
 	},
 
 	// After drivers/infiniband/hw/mlx5/dm.c.
+	{uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_MAP_OP_ADDR}: {
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_HANDLE:        handle(),
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_OP:            in(1),
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_START_OFFSET: out(8),
+		uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_PAGE_INDEX:   out(2),
+	},
 	{uapi.UVERBS_OBJECT_DM, uapi.MLX5_IB_METHOD_DM_QUERY}: {
 		uapi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE:        handle(),
 		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET: out(8),
