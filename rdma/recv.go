@@ -122,8 +122,12 @@ func (c *Conn) Recv(ctx context.Context) (Message, error) {
 	defer c.unlock()
 	for {
 		if c.receivable() {
-			if m := c.arrived[c.first]; m.large == nil || m.large.done {
+			if m := c.arrived[c.first]; m.large == nil {
 				return c.pop(), nil
+			} else if m.large.done {
+				m = c.pop()
+				c.readAhead()
+				return m, nil
 			}
 			if err := c.fetch(c.arrived[c.first].large); err != nil {
 				return Message{}, c.opError("receive from", err)
@@ -334,6 +338,23 @@ func (c *Conn) prefetch(in *incoming) {
 	// An error is that of Recv, which tries again.
 	_ = c.fetch(in)
 }
+
+// readAhead begins to read the next message while the program uses the one that Recv returns. The pool may grow for it,
+// because otherwise it has memory for one message only.
+func (c *Conn) readAhead() {
+	if c.count == 0 || c.closing || c.err != nil || c.room() <= 0 {
+		return
+	}
+	in := c.arrived[c.first].large
+	if in == nil || in.reading || in.done || in.offer.length > maxAhead && !c.pool.has(int(in.offer.length)) {
+		return
+	}
+	// An error is that of Recv, which tries again.
+	_ = c.fetch(in)
+}
+
+// maxAhead is how long a message may be for which the pool grows before the program asks for it.
+const maxAhead = 4 << 20
 
 // fetch begins to read an offered message. The caller holds c.mu and has checked that there is room.
 func (c *Conn) fetch(in *incoming) error {
