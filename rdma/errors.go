@@ -91,11 +91,11 @@ type peerClosed struct{}
 func (peerClosed) Error() string        { return "the peer has closed it" }
 func (peerClosed) Is(target error) bool { return target == io.EOF }
 
-// unreadable is the cause if an offered message cannot be read. The kernel closes the memory of a program that is
-// killed before it ends its connections.
+// unreadable is the cause if an offered message cannot be read: the offer is wrong, or the peer was killed. The kernel
+// closes the memory of such a program before it ends its connections.
 type unreadable struct{ cause error }
 
 func (*unreadable) Error() string {
-	return "the peer has ended before a message that it offered was read"
+	return "the memory of an offered message cannot be read: the peer has ended, or its offer is wrong"
 }
 func (u *unreadable) Unwrap() error { return u.cause }

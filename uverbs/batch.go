@@ -139,10 +139,12 @@ func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uin
 // it requests one, has the opcode [WCRawWQE].
 //
 // For mlx5 it is what the adapter's reference manual calls a send WQE: a control segment and
-// further segments, of 16 bytes each. The provider fills in the index of the WQE. The number of
-// segments and the QPN must be those of wqe and of the QP, and the WQE may be as long as the
-// longest request of the QP; otherwise Submit returns [ErrMalformed]. Nothing else is checked: a
-// WQE that the device does not accept moves the QP to ERR.
+// further segments, of 16 bytes each. The control segment must contain the QPN of the QP, and as
+// the number of segments len(wqe)/16, at most 63. The WQE must not be longer than the longest
+// request of the QP. Otherwise, and if an SGE or other part follows, Submit returns
+// [ErrMalformed]. The provider fills in the index of the WQE, and the fence that a BIND_MW or
+// LOCAL_INV before it requires. Nothing else is checked: a WQE that the device does not accept
+// moves the QP to ERR.
 //
 // Submit returns [ErrOpNotSupported] if the device's provider has no such format.
 func (b *SendBatch) RawWQE(wrID uint64, wqe []byte) {

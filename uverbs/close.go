@@ -9,11 +9,11 @@ import (
 // Posts, polls and waits in other goroutines return [ErrClosed]. Close is idempotent, and waits
 // for a Close in progress.
 //
-// It ends the waits, destroys the objects and replaces their rings with zero pages, closes the
-// descriptor, and then unpins the memory. If the kernel refuses to destroy an object, Close
-// returns its error. Closing the descriptor destroys the object all the same, unless c was
-// imported or [Context.ExportFD] was called: then the object lives on with the descriptors of the
-// others, and its memory stays pinned until the process ends.
+// It ends the waits, destroys the objects and releases their rings, closes the descriptor, and
+// then unpins the memory. If the kernel refuses to destroy an object, Close returns its error.
+// Closing the descriptor destroys the object all the same, unless c was imported or
+// [Context.ExportFD] was called: then the object lives on with the descriptors of the others, and
+// its memory stays pinned until the process ends.
 func (c *Context) Close() error {
 	c.closeOnce.Do(func() { c.closeErr = c.closeAll() })
 	return c.closeErr

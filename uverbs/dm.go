@@ -35,7 +35,7 @@ type DMConfig struct {
 }
 
 func init() {
-	driver.DMOf = func(dm any) driver.DM { return dm.(*DM).impl }
+	driver.WithDM = func(dm any, op string, f func(driver.DM) error) error { return dm.(*DM).with(op, f) }
 }
 
 // dmWord is the size of an access: devices permit no smaller ones.
@@ -152,6 +152,16 @@ func (d *DM) use(f func()) error {
 	}
 	f()
 	return d.usable()
+}
+
+// with calls f, which may issue commands with the handle, unless the memory is closed. Close waits.
+func (d *DM) with(op string, f func(driver.DM) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	return d.ctx.wrap(op, d.String(), f(d.impl), "")
 }
 
 func (d *DM) usable() error {

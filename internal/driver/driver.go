@@ -105,8 +105,9 @@ type QP[SendWR, RecvWR, SGE, Opcode, SendFlags any] interface {
 	// Reset empties both queues, after the QP has moved to RESET.
 	Reset() error
 	// Retire releases the memory of the queues after the kernel object has been
-	// destroyed. If inUse is true, posts may be running, and polls of a CQ that find
-	// completions of the QP: Retire then replaces the memory with zero pages.
+	// destroyed. If inUse is true, posts may be running, and polls of the QP's CQs:
+	// Retire then replaces the memory with zero pages. So must a provider whose Poll
+	// reads the memory of QPs that completions name.
 	Retire(inUse bool) error
 }
 

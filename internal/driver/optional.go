@@ -121,8 +121,9 @@ type DM interface {
 	Retire() error
 }
 
-// DMOf returns the provider's part of a uverbs.DM. Package uverbs sets it.
-var DMOf func(dm any) DM
+// WithDM calls f with the provider's part of a uverbs.DM, which is not closed
+// meanwhile, and explains the error of f. Package uverbs sets it.
+var WithDM func(dm any, op string, f func(DM) error) error
 
 // A Clock is a [Context] of a device with a readable clock.
 type Clock interface {

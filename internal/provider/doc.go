@@ -8,8 +8,8 @@
 //
 // # Mappings that retire
 //
-// A queue's lock excludes that a goroutine accesses the queue's rings after Close.
-// Then Unmap unmaps them at once.
+// A goroutine that accesses the rings of a queue with a lock holds the lock, and checks
+// there that the queue is open. After Close, Unmap unmaps such rings at once.
 //
 // Without a lock, and for register pages, another goroutine that has not noticed the
 // Close may still write to the memory. So such a [Mapping] ends in two steps.
@@ -19,7 +19,7 @@
 // context alive. Writes to the zero pages have no effect.
 //
 // The address range is unmapped when the garbage collector then finds the Mapping
-// unreachable. A Mapping that is dropped without Retire or Unmap stays mapped. Then no goroutine can use it any more.
+// unreachable. Then no goroutine can use it any more.
 //
 // For this to be safe, code that derives pointers from Bytes must keep the Mapping
 // reachable while it uses them. It stores the Mapping next to the pointers and ends

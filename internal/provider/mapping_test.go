@@ -3,7 +3,6 @@ package provider_test
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -167,15 +166,16 @@ func TestUnmappedWhenUnreachable(t *testing.T) {
 			t.Fatal(err)
 		}
 		at = reflect.ValueOf(m.Bytes()).Pointer()
+		copy(m.Bytes(), mark)
 		runtime.GC()
-		if !resident(t, at) {
+		if memoryAt(t, at) != mark {
 			t.Error("unmapped while reachable")
 		}
 		runtime.KeepAlive(m)
 	}()
 	for range 1000 {
 		runtime.GC()
-		if !resident(t, at) {
+		if memoryAt(t, at) != mark {
 			return
 		}
 		runtime.Gosched()
@@ -198,13 +198,14 @@ func TestUnmap(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		copy(m.Bytes(), mark)
 		for range 2 {
 			if err := m.Release(false); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if mapped(t, path) || resident(t, at) != retire {
-			t.Errorf("retired before: %v: the file is mapped: %v, its range is: %v", retire, mapped(t, path), resident(t, at))
+		if there := memoryAt(t, at) == mark; mapped(t, path) || there != retire {
+			t.Errorf("retired before: %v: the file is mapped: %v, the range is: %v", retire, mapped(t, path), there)
 		}
 		if n := len(tickets()); n != before {
 			t.Errorf("%d mappings in the leak account after Unmap, want %d", n, before)
@@ -278,24 +279,32 @@ func mapped(t *testing.T, path string) bool {
 	return false
 }
 
-// resident reports whether something is mapped at an address.
-func resident(t *testing.T, at uintptr) bool {
+// memoryAt returns the first bytes at an address, or "" if nothing is mapped there. Other memory may be mapped where a
+// Mapping was.
+func memoryAt(t *testing.T, at uintptr) string {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(maps)) {
-		var from, to uintptr
-		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err != nil {
-			t.Fatal(err)
-		}
-		if from <= at && at < to {
-			return true
-		}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	b := make([]byte, len(mark))
+	switch _, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(pipe[1]), at, uintptr(len(b))); errno {
+	case 0:
+	case unix.EFAULT:
+		return ""
+	default:
+		t.Fatal(errno)
 	}
-	return false
+	if _, err := unix.Read(pipe[0], b); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
+
+// mark is written to mappings that memoryAt looks at.
+const mark = "the memory of a Mapping"
 
 func BenchmarkRetire(b *testing.B) {
 	for _, n := range []int{4 << 10, 64 << 10, 1 << 20} {

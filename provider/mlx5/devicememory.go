@@ -58,6 +58,9 @@ func (c *deviceContext) ImportDM(handle uint32) (driver.DM, int, error) {
 	if err := c.dev.Do(cmd); err != nil {
 		return nil, 0, err
 	}
+	if *length == 0 || *length > maxDeviceMemory {
+		return nil, 0, badABI("%d bytes of device memory", *length)
+	}
 	n := int(*length)
 	mem, b, err := c.mapDM(*start, *page, n)
 	if err != nil {
@@ -65,6 +68,9 @@ func (c *deviceContext) ImportDM(handle uint32) (driver.DM, int, error) {
 	}
 	return &deviceMemory{ctx: c, handle: handle, mem: mem, words: uint32sOf(b)}, n, nil
 }
+
+// maxDeviceMemory is larger than the memory of any device, and fits an int.
+const maxDeviceMemory = 1 << 30
 
 // mapDM maps n bytes of device memory, b, which begin at an offset of the device.
 func (c *deviceContext) mapDM(start uint64, page uint16, n int) (mem *provider.Mapping, b []byte, err error) {

@@ -45,22 +45,24 @@ func MapDMOp(dm *uverbs.DM, op DMOp) (*DMOpAddr, error) {
 	if dm == nil {
 		return nil, &uverbs.Error{Op: opMapDM, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "the memory is nil"}
 	}
-	m, ok := driver.DMOf(dm).(*deviceMemory)
-	if !ok {
-		return nil, &uverbs.Error{Op: opMapDM, Object: dm.String(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the memory is not of an mlx5 device"}
-	}
-	return m.mapOp(op, dm.String())
+	var a *DMOpAddr
+	err := driver.WithDM(dm, opMapDM, func(impl driver.DM) (err error) {
+		m, ok := impl.(*deviceMemory)
+		if !ok {
+			return &uverbs.Error{Op: opMapDM, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+				Detail: "the memory is not of an mlx5 device"}
+		}
+		a, err = m.mapOp(op)
+		return err
+	})
+	return a, err
 }
 
 const opMapDM = "map an operation on device memory"
 
-func (m *deviceMemory) mapOp(op DMOp, name string) (*DMOpAddr, error) {
+func (m *deviceMemory) mapOp(op DMOp) (*DMOpAddr, error) {
 	m.ops.mu.Lock()
 	defer m.ops.mu.Unlock()
-	if m.ops.retired {
-		return nil, &uverbs.Error{Op: opMapDM, Object: name, Kind: uverbs.ErrClosed, Errno: unix.EBADF}
-	}
 	if a := m.ops.addrs[op]; a != nil {
 		return a, nil
 	}
@@ -72,7 +74,10 @@ func (m *deviceMemory) mapOp(op DMOp, name string) (*DMOpAddr, error) {
 	start := ioctl.OutOf[uint64](cmd, uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_START_OFFSET)
 	page := ioctl.OutOf[uint16](cmd, uapi.MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_PAGE_INDEX)
 	if err := m.ctx.dev.Do(cmd); err != nil {
-		return nil, kernelError(opMapDM, name, err, fmt.Sprintf("operation %d: the device may lack it", op))
+		if err == unix.EOPNOTSUPP {
+			err = kernelError(opMapDM, "", err, fmt.Sprintf("the device lacks operation %d", op))
+		}
+		return nil, err
 	}
 	mem, b, err := m.ctx.mapDM(*start, *page, 4*len(m.words))
 	if err != nil {
@@ -105,14 +110,16 @@ func (o *memoryOps) retire() error {
 	return errors.Join(errs...)
 }
 
-// ReadAt loads p with one access of 1, 2, 4 or 8 bytes. The device determines which of these sizes
-// the operation has; one byte is common. off is a multiple of the size. ReadAt returns
-// [uverbs.ErrInvalid] if it is not or the memory ends before, and [uverbs.ErrClosed] after Close of
-// the memory. After the removal of the device, loads return zeros.
-func (a *DMOpAddr) ReadAt(p []byte, off int64) (int, error) { return a.access("load", p, off, loadOnce) }
+// Load loads p with one access of 1, 2, 4 or 8 bytes. The device determines which of these sizes
+// the operation has; one byte is common. off must be a multiple of the size.
+//
+// Load returns [uverbs.ErrInvalid] if the size or off is not, or the range is not within the memory,
+// and [uverbs.ErrClosed] after Close of the memory. After the removal of the device, loads return
+// zeros.
+func (a *DMOpAddr) Load(p []byte, off int64) error { return a.access("load", p, off, loadOnce) }
 
-// WriteAt stores p with one access, as ReadAt does.
-func (a *DMOpAddr) WriteAt(p []byte, off int64) (int, error) {
+// Store stores p with one access. The errors are those of Load.
+func (a *DMOpAddr) Store(p []byte, off int64) error {
 	return a.access("store", p, off, func(p, b []byte) {
 		storeOnce(b, p)
 		mmio.FlushWrites() // two stores to a byte must not become one
@@ -120,20 +127,20 @@ func (a *DMOpAddr) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // access calls f with p and as much of the memory.
-func (a *DMOpAddr) access(what string, p []byte, off int64, f func(p, b []byte)) (int, error) {
+func (a *DMOpAddr) access(what string, p []byte, off int64, f func(p, b []byte)) error {
 	n := int64(len(p))
 	if n == 0 || n > 8 || n&(n-1) != 0 || off < 0 || off%n != 0 || off > int64(len(a.b))-n {
-		return 0, &uverbs.Error{Op: what + " at an operation's address", Object: a.dm.ctx.dev.Name(), Kind: uverbs.ErrInvalid,
+		return &uverbs.Error{Op: what + " at an operation's address", Object: a.dm.ctx.dev.Name(), Kind: uverbs.ErrInvalid,
 			Errno: unix.EINVAL, Detail: fmt.Sprintf(
 				"%d bytes at %d of %d: the size is 1, 2, 4 or 8, and the offset a multiple of it", n, off, len(a.b))}
 	}
 	a.dm.ops.mu.Lock()
 	defer a.dm.ops.mu.Unlock()
 	if a.dm.ops.retired {
-		return 0, &uverbs.Error{Op: what + " at an operation's address", Object: a.dm.ctx.dev.Name(), Kind: uverbs.ErrClosed,
+		return &uverbs.Error{Op: what + " at an operation's address", Object: a.dm.ctx.dev.Name(), Kind: uverbs.ErrClosed,
 			Errno: unix.EBADF, Detail: "the device memory has been closed"}
 	}
 	f(p, a.b[off:][:n])
 	runtime.KeepAlive(a) // and with it the mapping: see package provider
-	return int(n), nil
+	return nil
 }

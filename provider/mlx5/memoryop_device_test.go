@@ -47,14 +47,14 @@ func TestDeviceDMOps(t *testing.T) {
 type byteOp struct{ *DMOpAddr }
 
 func (o byteOp) add(t testing.TB) {
-	if _, err := o.WriteAt([]byte{1}, 0); err != nil {
+	if err := o.Store([]byte{1}, 0); err != nil {
 		t.Error(err)
 	}
 }
 
 func (o byteOp) load(t testing.TB) byte {
 	b := make([]byte, 1)
-	if _, err := o.ReadAt(b, 0); err != nil {
+	if err := o.Load(b, 0); err != nil {
 		t.Error(err)
 	}
 	return b[0]

@@ -20,20 +20,20 @@ func TestMapDMOp(t *testing.T) {
 	}
 	for size := 1; size <= 8; size *= 2 {
 		want := []byte("increment")[:size]
-		if n, err := a.WriteAt(want, int64(3*size)); n != size || err != nil {
-			t.Errorf("WriteAt of %d bytes: %d, %v", size, n, err)
+		if err := a.Store(want, int64(3*size)); err != nil {
+			t.Errorf("Store of %d bytes: %v", size, err)
 		}
 		got := make([]byte, size)
-		if n, err := a.ReadAt(got, int64(3*size)); n != size || err != nil || string(got) != string(want) {
-			t.Errorf("ReadAt of %d bytes: %d, %v, %q", size, n, err, got)
+		if err := a.Load(got, int64(3*size)); err != nil || string(got) != string(want) {
+			t.Errorf("Load of %d bytes: %v, %q", size, err, got)
 		}
 	}
 	for _, x := range []struct {
 		n   int
 		off int64
 	}{{0, 0}, {3, 0}, {16, 0}, {4, 2}, {1, -1}, {1, 64}, {8, 64}} {
-		if n, err := a.WriteAt(make([]byte, x.n), x.off); n != 0 || !errors.Is(err, uverbs.ErrInvalid) {
-			t.Errorf("%d bytes at %d: %d, %v", x.n, x.off, n, err)
+		if err := a.Store(make([]byte, x.n), x.off); !errors.Is(err, uverbs.ErrInvalid) {
+			t.Errorf("%d bytes at %d: %v", x.n, x.off, err)
 		}
 	}
 	if _, err := MapDMOp(dm, 9); !errors.Is(err, uverbs.ErrNotSupported) || !errors.Is(err, unix.EOPNOTSUPP) {
@@ -43,8 +43,8 @@ func TestMapDMOp(t *testing.T) {
 		t.Errorf("no memory: %v", err)
 	}
 	check(t, dm.Close())
-	if _, err := a.ReadAt(make([]byte, 1), 0); !errors.Is(err, uverbs.ErrClosed) {
-		t.Errorf("ReadAt after Close: %v", err)
+	if err := a.Load(make([]byte, 1), 0); !errors.Is(err, uverbs.ErrClosed) {
+		t.Errorf("Load after Close: %v", err)
 	}
 	if _, err := MapDMOp(dm, DMTestAndSet); !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("MapDMOp after Close: %v", err)

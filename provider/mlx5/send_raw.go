@@ -17,17 +17,23 @@ func (q *qp) RawWQE(wrID uint64, wqe []byte) {
 
 // Offsets in the control segment of a WQE.
 const (
-	ctrlOpcode = 0 // opmod_idx_opcode
-	ctrlQPN    = 4 // qpn_ds
+	ctrlOpcode = 0  // opmod_idx_opcode
+	ctrlQPN    = 4  // qpn_ds
+	ctrlFlags  = 11 // the low byte of fm_ce_se
 )
+
+const fenceMode = 0xe0 // fm of fm_ce_se
 
 // raw adds a WQE of the program: mlx5_wr_raw_wqe. The request before it must be closed. libmlx5 does not check
 // the size, so a WQE that is too long overwrites requests that the device has not read.
 func (s *sendQueue) raw(wrID uint64, wqe []byte) {
+	if len(wqe) < segmentSize || len(wqe)%segmentSize != 0 || len(wqe) > s.blocksPerRequest()*blockSize {
+		s.fail(uverbs.ErrMalformed)
+		return
+	}
 	size := uint32(len(wqe)) / segmentSize
 	blocks := (size + perBlock - 1) / perBlock
-	if size == 0 || uint64(len(wqe))%segmentSize != 0 || blocks > s.blocksPerRequest() ||
-		uint64(binary.BigEndian.Uint32(wqe[ctrlQPN:])) != s.qpn|uint64(size) {
+	if size > maxSegments || uint64(binary.BigEndian.Uint32(wqe[ctrlQPN:])) != s.qpn|uint64(size) {
 		s.fail(uverbs.ErrMalformed)
 		return
 	}
@@ -42,6 +48,9 @@ func (s *sendQueue) raw(wrID uint64, wqe []byte) {
 	}
 	opcode := binary.BigEndian.Uint32(wqe[ctrlOpcode:])&^(0xffff<<8) | s.cur&0xffff<<8
 	binary.BigEndian.PutUint32(s.bytes[at+ctrlOpcode:], opcode)
+	if s.bytes[at+ctrlFlags]&fenceMode == 0 {
+		s.bytes[at+ctrlFlags] |= s.fence
+	}
 	s.last = s.cur
 	s.cur += blocks
 	s.head++
@@ -51,4 +60,4 @@ func (s *sendQueue) raw(wrID uint64, wqe []byte) {
 }
 
 // blocksPerRequest is how many blocks the ring has for each request that it holds.
-func (s *sendQueue) blocksPerRequest() uint32 { return uint32(len(s.blocks)) / s.maxPost }
+func (s *sendQueue) blocksPerRequest() int { return len(s.blocks) / int(s.maxPost) }

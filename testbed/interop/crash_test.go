@@ -8,12 +8,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A crash is the failure of a case in which SIGSEGV has killed a program. The program is in C: one in Go panics.
+// A crash is the failure of a case in which SIGSEGV has killed a program. The program is in C: the Go runtime catches
+// the signal, and exits with status 2.
 type crash struct{ error }
 
 // failure returns an error with what programs printed, and with how those ended that have.
@@ -21,6 +23,10 @@ func failure(err error, programs ...*program.Process) error {
 	var b strings.Builder
 	crashed := false
 	for _, p := range programs {
+		select {
+		case <-p.Ended:
+		case <-time.After(2 * time.Second): // the guest may report the end of another program first
+		}
 		fmt.Fprintf(&b, "\n%v", p)
 		if p.Running() {
 			continue

@@ -76,7 +76,7 @@ type host struct {
 	gid      int               // index of the device's IPv4 GID, for the C programs; -1 without GIDs
 	nextPort int               // of TCP or of a port space; each run uses its own port
 	brief    bool              // skip tests that do not depend on the kernel and run on another one
-	repeats  string            // the place whose tests those on this device repeat, except a few; "" if all are distinct
+	repeats  string            // where make test runs the same tests, or ""
 }
 
 // newHost boots a guest with our programs.

@@ -68,8 +68,9 @@ func TestDeviceRawWQEErrors(t *testing.T) {
 	l.a.fill(7)
 	sges := [2]uverbs.SGE{l.a.mr.SGE(0, 10), l.a.mr.SGE(10, 20)}
 	good := sendWQE(l.a.qp.QPN(), sges)
-	long := append(sendWQE(l.a.qp.QPN(), sges), make([]byte, 4096)...)
+	long := append(sendWQE(l.a.qp.QPN(), sges), make([]byte, 45*16)...)
 	long[7] = byte(len(long) / 16)
+	longest := append(sendWQE(l.a.qp.QPN(), sges), make([]byte, 1<<16)...)
 	for name, c := range map[string]struct {
 		wqes [][]byte
 		want error
@@ -78,6 +79,7 @@ func TestDeviceRawWQEErrors(t *testing.T) {
 		"half a segment":     {[][]byte{good[:40]}, uverbs.ErrMalformed},
 		"fewer segments":     {[][]byte{good[:32]}, uverbs.ErrMalformed},
 		"longer than a slot": {[][]byte{long}, uverbs.ErrMalformed},
+		"longer than a WQE":  {[][]byte{longest}, uverbs.ErrMalformed},
 		"another QP":         {[][]byte{sendWQE(l.a.qp.QPN()+1, sges)}, uverbs.ErrMalformed},
 		"a full queue":       {repeat(good, l.a.qp.Cap().MaxSendWR+1), uverbs.ErrQueueFull},
 	} {
