@@ -13,8 +13,8 @@ import (
 )
 
 // rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm: what is
-// wanted, and room for the wake-ups that differ from run to run, which matter most for a single READ or WRITE. A message
-// of 1 MiB that is offered wakes the receiver once more than one for which there is a receive.
+// wanted, and room for the wake-ups that differ from run to run, which matter most for a single READ or WRITE. For a
+// message of 1 MiB that is offered, the receiver wakes once more than for one that has a receive.
 var rdmaRatios = map[string]float64{"read": 1.3, "write": 1.3, "small": 1.35, "large": 1.15, "offered": 1.25}
 
 // TestRDMACost compares package rdma with the same work on package cm, by instructions.
