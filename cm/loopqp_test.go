@@ -163,6 +163,8 @@ func (q *loopQP) Bind(driver.Bind, error)    {}
 func (q *loopQP) Flush(uint32, uint8, uint8) {}
 func (q *loopQP) RemoteSRQ(uint32)           {}
 
+func (q *loopQP) DCAddr(*driver.AH, uint32, uint64, uint16) {}
+
 func (q *loopQP) UDAddr(_ *driver.AH, qpn, qkey uint32) {
 	q.batch.QPN, q.batch.QKey = qpn, qkey
 }

@@ -206,6 +206,18 @@ func (b *SendBatch) RemoteSRQ(srqn uint32) {
 	b.impl.RemoteSRQ(srqn)
 }
 
+// DCAddr sets the destination of the latest operation, on a DCI, as AH, QPN and DCKey of SendWR
+// do: mlx5dv_wr_set_dc_addr(3). Each operation on a DCI needs it except BIND_MW and LOCAL_INV,
+// which are carried out locally.
+func (b *SendBatch) DCAddr(ah *AH, dctn uint32, key uint64) {
+	b.impl.DCAddr(ah.part(), dctn, key, 0)
+}
+
+// DCAddrStream is DCAddr for a request of a stream: mlx5dv_wr_set_dc_addr_stream(3).
+func (b *SendBatch) DCAddrStream(ah *AH, dctn uint32, key uint64, stream uint16) {
+	b.impl.DCAddr(ah.part(), dctn, key, stream)
+}
+
 // Submit posts the batch: all of it, or nothing if one of its operations is wrong. It returns
 // [ErrClosed] after Submit or Abort. The errors are those of [QP.PostSend]. If the kernel
 // refuses the doorbell, the batch stays in the queue and is sent with the next one.

@@ -143,8 +143,8 @@ func (q *QP) localPath(hint netip.Addr) (l localPath, err error) {
 }
 
 // Endpoint returns the QP's Endpoint, for a peer. Its address is QPConfig.GID, or the best one
-// of the first active port. It returns [ErrClosed] after Close of the Context, and [ErrInvalid]
-// if no GID can be used.
+// of the first active port. It returns [ErrClosed] after Close of the Context, [ErrInvalid] if no
+// GID can be used, and [ErrState] for a DCT that has no number yet: call [QP.Ready] first.
 func (q *QP) Endpoint() (Endpoint, error) {
 	l, err := q.localPath(netip.Addr{})
 	if err != nil {
@@ -163,7 +163,12 @@ func (q *QP) endpointOf(l localPath) (Endpoint, error) {
 	if err != nil {
 		ece = ECE{}
 	}
-	return Endpoint{QPN: q.number, PSN: q.psn, LID: l.port.LID, GID: l.gid.GID, MTU: l.port.ActiveMTU,
+	qpn := q.QPN()
+	if qpn == 0 && q.cfg.Type == DCT {
+		return Endpoint{}, &Error{Op: "query endpoint", Object: q.String(), Kind: ErrState,
+			Detail: "a DCT has its number from state RTR on: call Ready first"}
+	}
+	return Endpoint{QPN: qpn, PSN: q.psn, LID: l.port.LID, GID: l.gid.GID, MTU: l.port.ActiveMTU,
 		RdAtomic: uint8(min(dev.MaxQPRdAtom, maxRdAtomic)), GRHRequired: l.port.GRHRequired, ECE: ece}, nil
 }
 
@@ -212,15 +217,22 @@ func (q *QP) Connect(remote Endpoint) error {
 	}
 	rtr, rts := q.connectMasks()
 	err = q.Modify(QPAttr{State: StateRTR, PathMTU: min(local.MTU, remote.MTU), DestQPN: remote.QPN, RQPSN: remote.PSN,
-		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: 12, AV: q.addressOf(l, remote)}, rtr)
+		MaxDestRdAtomic: local.RdAtomic, MinRNRTimer: minRNRTimer, AV: q.addressOf(l, remote)}, rtr)
 	if err != nil {
 		return err
 	}
-	// The retry count is not 7: rxe treats 7 as infinite, and a request to a peer that is gone
-	// would never complete.
-	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: 14, RetryCnt: 6, RNRRetry: 7,
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: rnrRetries,
 		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
 }
+
+// The attributes that Connect and Ready set: see QPAttr. The retry count is not 7: rxe treats 7 as
+// infinite, and a request to a peer that is gone would never complete.
+const (
+	minRNRTimer = 12
+	ackTimeout  = 14
+	retries     = 6
+	rnrRetries  = 7
+)
 
 // connectMasks returns the attributes that QPs of q's type need for RTR and for RTS.
 func (q *QP) connectMasks() (rtr, rts QPMask) {
@@ -251,6 +263,10 @@ func (q *QP) checkConnects() error {
 		return invalid("connect", q.String(),
 			"a raw packet QP has no peer: Ready takes it to RTS, and flows lead frames to it")
 	}
+	if q.cfg.Type.dc() {
+		return invalid("connect", q.String(), "a "+q.cfg.Type.String()+
+			" has no peer: Ready prepares it, and each request of a DCI names a DCT")
+	}
 	if q.cfg.Type == UD {
 		return invalid("connect", q.String(), "a UD QP has no peer: Ready takes it to RTS, and each message names an AH")
 	}
@@ -260,11 +276,19 @@ func (q *QP) checkConnects() error {
 // Ready takes a UD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
 // receives datagrams that any peer sends to its QPN with that Q_Key. A raw packet QP receives
 // the frames that its flows direct to it. The port is that of QPConfig.GID, or the first active
-// one. Receives can be posted earlier, after [QP.Init]. Ready returns [ErrInvalid] for a QP of
-// another type; otherwise the errors are those of [QP.Modify].
+// one. Receives can be posted earlier, after [QP.Init].
+//
+// Ready takes a DCI to RTS, so that it can send to any DCT, and a DCT to RTR, with
+// QPConfig.Access. From then on the DCT has a QPN.
+//
+// Ready returns [ErrInvalid] for a QP of another type; otherwise the errors are those of
+// [QP.Modify].
 func (q *QP) Ready() error {
+	if q.cfg.Type.dc() {
+		return q.readyDC()
+	}
 	if q.cfg.Type != UD && q.cfg.Type != RawPacket {
-		return invalid("ready", q.String(), "Ready is for UD and raw packet QPs, "+
+		return invalid("ready", q.String(), "Ready is for UD, raw packet and DC QPs, "+
 			"this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
 	}
 	if q.State() == StateReset {
@@ -279,6 +303,34 @@ func (q *QP) Ready() error {
 		return q.Modify(QPAttr{State: StateRTS}, MaskState)
 	}
 	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn}, MaskState|MaskSQPSN)
+}
+
+// readyDC is Ready for DC.
+func (q *QP) readyDC() error {
+	l, err := q.localPath(netip.Addr{})
+	if err != nil {
+		return err
+	}
+	dev, err := q.ctx.limits()
+	if err != nil {
+		return err
+	}
+	if q.State() == StateReset {
+		if err := q.init(l.gid.Port); err != nil {
+			return err
+		}
+	}
+	if q.cfg.Type == DCT {
+		self := q.addressOf(l, Endpoint{LID: l.port.LID, GID: l.gid.GID, GRHRequired: l.port.GRHRequired})
+		return q.Modify(QPAttr{State: StateRTR, PathMTU: l.port.ActiveMTU, MinRNRTimer: minRNRTimer, AV: self},
+			MaskState|MaskPathMTU|MaskMinRNRTimer|MaskAV)
+	}
+	if err := q.Modify(QPAttr{State: StateRTR, PathMTU: l.port.ActiveMTU}, MaskState|MaskPathMTU); err != nil {
+		return err
+	}
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: rnrRetries,
+		MaxRdAtomic: uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic))},
+		MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic)
 }
 
 // AHAttr returns the address of a peer from its Endpoint, for [PD.CreateAH]. The path starts at
@@ -339,6 +391,9 @@ func (q *QP) init(port int) error {
 	}
 	if q.cfg.Type == RawPacket {
 		return q.Modify(QPAttr{State: StateInit, Port: uint8(port)}, MaskState|MaskPort)
+	}
+	if q.cfg.Type == DCI { // it receives nothing
+		return q.Modify(QPAttr{State: StateInit, Port: uint8(port)}, MaskState|MaskPKeyIndex|MaskPort)
 	}
 	return q.Modify(QPAttr{State: StateInit, Port: uint8(port), Access: q.cfg.Access},
 		MaskState|MaskPKeyIndex|MaskPort|MaskAccess)

@@ -43,7 +43,7 @@ func errorPage(t *testing.T, groups []errorGroup) string {
 // stateTables renders the transitions of each type of QP.
 func stateTables() string {
 	var out strings.Builder
-	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv} {
+	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv, DCI, DCT} {
 		fmt.Fprintf(&out, "\n| %v | needs | takes |\n|---|---|---|\n", typ)
 		for from := StateReset; from <= StateErr; from++ {
 			for to := StateReset; to <= StateErr; to++ {

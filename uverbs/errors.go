@@ -90,7 +90,7 @@ var (
 	ErrQPType error = &sentinel{
 		text: "uverbs: the QP's type does not support this: a raw packet QP takes SEND, and IPCsum; a UD QP SEND and " +
 			"SEND_IMM, and needs UDAddr; a UC QP also WRITE, WRITE_IMM, BIND_MW and LOCAL_INV; RemoteSRQ is for " +
-			"XRCSend QPs: use a QP of another type",
+			"XRCSend QPs, DCAddr for DCIs: use a QP of another type",
 		errno: unix.EINVAL,
 		kinds: []error{ErrOpcode},
 	}
@@ -121,9 +121,9 @@ var (
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
 	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: create them "+
 		"on the QP's PD", unix.EPERM)
-	// ErrNoAH: a request of a UD QP has no destination.
-	ErrNoAH = newSentinel("uverbs: a UD QP's request needs an address: set SendWR.AH, or call SendBatch.UDAddr after "+
-		"the operation", unix.EINVAL)
+	// ErrNoAH: a request of a UD QP or a DCI has no destination.
+	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or after the "+
+		"operation call SendBatch.UDAddr, on a DCI DCAddr", unix.EINVAL)
 	// ErrForeignAH: the AH belongs to another PD than the QP.
 	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: create it on the QP's PD", unix.EINVAL)
 	// ErrTooLong: a message on a UD QP is longer than a packet.
@@ -144,8 +144,8 @@ var (
 	// ErrNoQueue: a request was posted on a QP that was created without that queue, or whose
 	// type has none.
 	ErrNoQueue = newSentinel("uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, "+
-		"MaxRecvWR to post receives; XRCSend QPs send, XRCRecv QPs neither send nor take receives, which are posted to "+
-		"XRC SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL)
+		"MaxRecvWR to post receives; XRCSend QPs and DCIs send, XRCRecv QPs and DCTs neither send nor take receives, "+
+		"which are posted to SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL)
 	// ErrNoSRQN: an operation in a batch of an XRCSend QP has no destination SRQ.
 	ErrNoSRQN = newSentinel("uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ "+
 		"after it", unix.EINVAL)

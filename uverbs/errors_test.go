@@ -46,6 +46,7 @@ func TestErrorTexts(t *testing.T) {
 		{"States of a QP", stateErrors(t)}, {"Unreliable connections", ucErrors(t)}, {"Draining", drainErrors(t)},
 		{"What not every device does", optionalErrors(t)}, {"Datagrams", datagramErrors(t)},
 		{"Shared receive queues", srqErrors(t)}, {"Extended reliable connections", xrcErrors(t)},
+		{"Dynamic connections", dcErrors(t)},
 		{"Domains", domainErrors(t)}, {"Sharing a context", importErrors(t)}, {"Life", lifeErrors(t)},
 		{"Posting, polling and waiting", append(sentinels(), waitErrors(t)...)},
 		{"Completions", statusErrors()},

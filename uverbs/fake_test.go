@@ -48,6 +48,7 @@ func newRig(t testing.TB) *rig {
 func bareRig() *rig {
 	k := ioctltest.NewKernel(fakeDriver)
 	k.Extended.MaxDmSize = 1 << 16
+	k.DriverQP = func(uhwIn []byte) uint8 { return uhwIn[0] }
 	return &rig{k: k, p: &fakeProvider{k: k}}
 }
 
@@ -236,7 +237,11 @@ func (c *fakeContext) AllocPD(alloc driver.Command) (driver.Reply, error) { retu
 
 func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.Command) (
 	providerQP, driver.Reply, error) {
-	r, err := create(nil, nil)
+	var uhw []byte
+	if cfg.Type.dc() {
+		uhw = []byte{byte(cfg.Type), 15: 0}
+	}
+	r, err := create(uhw, nil)
 	if err != nil {
 		return nil, r, c.p.pinned(err)
 	}
@@ -256,6 +261,9 @@ func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	c.p.qps = append(c.p.qps, q)
+	if cfg.Type == DCT {
+		return &fakeDCT{fakeQP: q}, r, nil
+	}
 	return q, r, nil
 }
 

@@ -42,7 +42,7 @@ func (q *fakeQP) post(wr *SendWR, ah *driver.AH) error {
 	switch {
 	case wr.Opcode > OpSendInv && wr.Opcode < OpFlush || wr.Opcode > OpAtomicWrite:
 		return ErrOpcode
-	case wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC && q.typ != XRCSend:
+	case wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC && q.typ != XRCSend && q.typ != DCI:
 		return ErrQPType
 	case (wr.Opcode == OpCompareSwap || wr.Opcode == OpFetchAdd) && total != 8:
 		return ErrAtomicSize
@@ -174,6 +174,15 @@ func (q *fakeQP) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 		return
 	}
 	q.ahs[q.n-1], q.batch[q.n-1].QPN, q.batch[q.n-1].QKey = ah, qpn, qkey
+}
+
+func (q *fakeQP) DCAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
+	if q.typ != DCI || q.n == 0 {
+		q.err = ErrQPType
+		return
+	}
+	wr := &q.batch[q.n-1]
+	q.ahs[q.n-1], wr.QPN, wr.DCKey, wr.DCStream = ah, dctn, key, stream
 }
 
 func (q *fakeQP) RemoteSRQ(srqn uint32) {

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -47,6 +48,9 @@ func (q *QP) modify(a *QPAttr, m QPMask) error {
 	}
 	if m&MaskPort != 0 {
 		q.port.Store(uint32(a.Port))
+	}
+	if p, ok := q.impl.(driver.DCT); ok {
+		atomic.StoreUint32(&q.number, p.Number())
 	}
 	return nil
 }
@@ -130,6 +134,20 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	return q.ctx.wrap(op, obj, err, text)
 }
 
+// explainQuery returns why the kernel does not query a DCT.
+func (q *QP) explainQuery(m QPMask, err error) string {
+	if q.cfg.Type != DCT || errnoOf(err) != unix.EINVAL {
+		return ""
+	}
+	if extra := m &^ queryDCT; extra != 0 {
+		return fmt.Sprintf("a DCT has no %v: query %v", extra, queryDCT)
+	}
+	return fmt.Sprintf("a DCT can be queried in state RTR, it is in %v: move it there by Ready", q.state)
+}
+
+// queryDCT are the attributes of a DCT that mlx5_ib returns.
+const queryDCT = MaskState | MaskAccess | MaskPort | MaskMinRNRTimer | MaskAV | MaskPathMTU | MaskPKeyIndex
+
 // explainValues looks for a value that the device does not support.
 func (q *QP) explainValues(a *QPAttr, m QPMask) string {
 	port := int(a.Port)
@@ -179,7 +197,7 @@ func (q *QP) query(m QPMask) (QPAttr, error) {
 	resp := ioctl.Write[uapi.IbUverbsQueryQpResp](cmd, uapi.IB_USER_VERBS_CMD_QUERY_QP,
 		&uapi.IbUverbsQueryQp{QpHandle: q.handle, AttrMask: uint32(m)})
 	if err := q.ctx.dev.Do(cmd); err != nil {
-		return QPAttr{}, q.ctx.wrap("query", q.String(), err, "")
+		return QPAttr{}, q.ctx.wrap("query", q.String(), err, q.explainQuery(m, err))
 	}
 	var a QPAttr
 	a.decode(resp)

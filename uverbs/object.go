@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -52,7 +53,7 @@ type object struct {
 	kind   string // "PD", "MR", ...
 	rank   rank
 	handle uint32
-	number uint32 // shown in errors: the QPN of a QP, the handle of others
+	number uint32 // shown in errors: the QPN of a QP, which may be set later, and the handle of others
 	id     uint64 // identifies the object in the kernel's events, see Context.id; 0 for objects without events
 	exists bool   // the kernel has created it, even if createWith has not finished
 	ticket *leak.Ticket
@@ -139,7 +140,7 @@ func (o *object) addParents(parents ...*object) {
 }
 
 func (o *object) String() string {
-	return o.ctx.name + " " + o.kind + " " + strconv.FormatUint(uint64(o.number), 10)
+	return o.ctx.name + " " + o.kind + " " + strconv.FormatUint(uint64(atomic.LoadUint32(&o.number)), 10)
 }
 
 // hold counts a child. Until drop, o cannot be closed.
@@ -236,7 +237,7 @@ func (o *object) usedBy() string {
 	o.ctx.mu.Lock()
 	for child := range o.ctx.objects.all {
 		if slices.Contains(child.parents, o) {
-			names = append(names, child.kind+" "+strconv.FormatUint(uint64(child.number), 10))
+			names = append(names, child.kind+" "+strconv.FormatUint(uint64(atomic.LoadUint32(&child.number)), 10))
 		}
 	}
 	o.ctx.mu.Unlock()

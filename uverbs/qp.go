@@ -57,8 +57,9 @@ func (q *QP) PD() *PD { return q.pd }
 // SRQ returns the SRQ of q, or nil if it has none.
 func (q *QP) SRQ() *SRQ { return q.cfg.SRQ }
 
-// QPN returns the QP's number. Peers use it to address the QP.
-func (q *QP) QPN() uint32 { return q.number }
+// QPN returns the QP's number. Peers use it to address the QP. A DCT has its number from state
+// RTR on, and 0 before.
+func (q *QP) QPN() uint32 { return atomic.LoadUint32(&q.number) }
 
 // Cap returns the actual sizes of the queues. They are at least the requested
 // sizes.

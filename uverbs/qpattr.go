@@ -8,7 +8,7 @@ import (
 )
 
 // QPType is the transport service of a QP. The values are those of
-// ibv_qp_type.
+// ibv_qp_type, except DCT and DCI.
 type QPType uint8
 
 // The transport services.
@@ -21,6 +21,34 @@ const (
 	XRCSend QPType = 9  // initiator: sends, and each request names an SRQ of the peer
 	XRCRecv QPType = 10 // target, created with XRCD.CreateQP
 )
+
+// The two ends of the dynamically connected transport (DC), which mlx5 devices have. A DCI sends
+// to any number of DCTs: each request names the address and the number of the DCT, and its access
+// key. The device connects and disconnects as needed. A DCT is a target for any number of DCIs,
+// whose messages use its SRQ. So a process needs one QP of each type, however many peers it has.
+//
+//	node that receives                                  node that sends
+//	t := pd.CreateQP(QPConfig{Type: DCT, RecvCQ: cq,    i := pd.CreateQP(QPConfig{Type: DCI, SendCQ: cq,
+//		SRQ: srq, DCKey: key})                              MaxSendWR: 64})
+//	t.Ready()                                           i.Ready()
+//	t.Endpoint(), for the sender                        SendWR{AH: ah, QPN: t.QPN(), DCKey: key}
+//
+// To the kernel both are of type IBV_QPT_DRIVER. The values here end in those of mlx5dv_dc_type:
+// mlx5dv_create_qp(3).
+const (
+	DCT QPType = 0xf1 // target
+	DCI QPType = 0xf2 // initiator: all operations of RC
+)
+
+// kernel returns the kernel's value of the type.
+func (t QPType) kernel() uint64 {
+	if t.dc() {
+		return uapi.IB_UVERBS_QPT_DRIVER
+	}
+	return uint64(t)
+}
+
+func (t QPType) dc() bool { return t == DCT || t == DCI }
 
 // RawPacket is the QP type for raw Ethernet frames: IBV_QPT_RAW_PACKET. It needs
 // CAP_NET_RAW.
@@ -47,6 +75,10 @@ func (t QPType) String() string {
 		return "XRCSend"
 	case XRCRecv:
 		return "XRCRecv"
+	case DCT:
+		return "DCT"
+	case DCI:
+		return "DCI"
 	}
 	return "QP type " + itoa(uint64(t))
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,9 +45,24 @@ type QPConfig struct {
 	// Access is the set of rights that peers have through this QP, within what each MR allows:
 	// RemoteRead, RemoteWrite, RemoteAtomic. Connect sets it.
 	Access Access
+	// DCKey is the access key of a DCT. Requests must carry it: see SendWR.DCKey. DC only.
+	DCKey uint64
+	// DCIStreams divides the requests of a DCI into streams. DC only.
+	DCIStreams DCIStreams
 	// QKey is the Q_Key that datagrams to a UD QP must carry. Ready sets it. A Q_Key with bit
 	// 31 set requires CAP_NET_RAW.
 	QKey uint32
+}
+
+// DCIStreams are the streams of a DCI: struct mlx5dv_dci_streams of mlx5dv_create_qp(3). Without
+// streams, the requests of a DCI are carried out in order, one destination after the other, and an
+// error moves the QP to ERR. With streams, the device carries out several of them at the same
+// time, each in order, and an error stops only its stream. SendWR.DCStream is the stream.
+//
+// Both numbers are powers of two, and 0 means no streams. The device limits them.
+type DCIStreams struct {
+	Concurrent int // streams that are carried out at the same time
+	Errored    int // streams in error that move the QP to ERR; 0: 1
 }
 
 // own copies what cfg points to: the program may change it later.
@@ -79,7 +95,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		}
 	}
 	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: it is RC, UC, UD, XRCSend or RawPacket")
+		return invalid(op, p.String(), "Type is not set: it is RC, UC, UD, XRCSend, DCI, DCT or RawPacket")
 	}
 	if err := p.checkQPType(cfg); err != nil {
 		return err
@@ -96,7 +112,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	if cfg.MaxSendSGE == 0 {
 		cfg.MaxSendSGE = 1
 	}
-	if cfg.MaxRecvSGE == 0 && cfg.SRQ == nil && cfg.Type != XRCSend {
+	if cfg.MaxRecvSGE == 0 && cfg.SRQ == nil && cfg.Type != XRCSend && cfg.Type != DCI {
 		cfg.MaxRecvSGE = 1
 	}
 	for _, n := range []struct {
@@ -122,15 +138,54 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 		}
 	case XRCRecv:
 		return invalid(op, p.String(), "an XRCRecv QP belongs to an XRC domain: create it with XRCD.CreateQP")
+	case DCI, DCT:
+		if err := p.checkDC(cfg); err != nil {
+			return err
+		}
 	default:
 		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0,
-			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend and RawPacket are"}
+			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend, DCI, DCT and RawPacket are"}
+	}
+	if cfg.DCKey != 0 && cfg.Type != DCT {
+		return invalid(op, p.String(), "DCKey is for QPs of type DCT; requests of a DCI have SendWR.DCKey")
+	}
+	if cfg.DCIStreams != (DCIStreams{}) && cfg.Type != DCI {
+		return invalid(op, p.String(), "DCIStreams is for QPs of type DCI")
 	}
 	if s := cfg.SRQ; s != nil && s.ctx != p.ctx {
 		return invalid(op, p.String(), s.String()+" belongs to another Context than the PD")
 	} else if s != nil && s.cq != nil {
 		return invalid(op, p.String(),
 			s.String()+" is an XRC SRQ: an XRCSend QP of the peer names it by its SRQN, no QP here does")
+	}
+	return nil
+}
+
+// checkDC checks the configuration of a DCI or a DCT.
+func (p *PD) checkDC(cfg *QPConfig) error {
+	const op = "create QP"
+	if _, ok := p.ctx.impl.(driver.DCs); !ok {
+		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "the device has no QPs of type " + cfg.Type.String() +
+				": its driver has no dynamically connected transport; that of mlx5 devices has"}
+	}
+	streams := &cfg.DCIStreams
+	switch {
+	case cfg.Type == DCT && cfg.SRQ == nil:
+		return invalid(op, p.String(), "a DCT receives into an SRQ: set SRQ")
+	case cfg.Type == DCT && cfg.MaxSendWR|cfg.MaxSendSGE|cfg.MaxInline != 0:
+		return invalid(op, p.String(), "a DCT sends nothing: leave MaxSendWR, MaxSendSGE and MaxInline out")
+	case cfg.Type == DCT:
+		return nil
+	case cfg.SRQ != nil || cfg.MaxRecvWR|cfg.MaxRecvSGE != 0:
+		return invalid(op, p.String(), "a DCI receives nothing: leave SRQ, MaxRecvWR and MaxRecvSGE out")
+	case streams.Concurrent == 0 && streams.Errored != 0:
+		return invalid(op, p.String(), "DCIStreams.Concurrent is not set: it is the number of streams")
+	}
+	for _, n := range []int{streams.Concurrent, streams.Errored} {
+		if n < 0 || n > 1<<15 || n&(n-1) != 0 {
+			return invalid(op, p.String(), "the numbers in DCIStreams must be powers of two up to 2^15: "+sitoa(n))
+		}
 	}
 	return nil
 }
@@ -192,6 +247,10 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	}
 	if text := explainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
 		detail = text
+	}
+	if cfg.DCIStreams.Concurrent > 0 && errors.Is(err, unix.EINVAL) {
+		detail = fmt.Sprintf("DCIStreams are %d and %d: the device may have fewer streams, or none",
+			cfg.DCIStreams.Concurrent, cfg.DCIStreams.Errored)
 	}
 	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
 		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"

@@ -16,6 +16,9 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.RecvCQ == nil && cfg.Type != XRCSend {
 		cfg.RecvCQ = cfg.SendCQ
 	}
+	if cfg.SendCQ == nil && cfg.Type == DCT {
+		cfg.SendCQ = cfg.RecvCQ // the kernel wants one
+	}
 	if err := p.checkQP(&cfg); err != nil {
 		return nil, err
 	}
@@ -90,7 +93,7 @@ func (q *QP) command(uhwIn, uhwOut []byte) (driver.Reply, error) {
 	ioctl.InOf(cmd, uapi.UVERBS_ATTR_CREATE_QP_CAP, &uapi.IbUverbsQpCap{
 		MaxSendWr: uint32(cfg.MaxSendWR), MaxRecvWr: uint32(cfg.MaxRecvWR),
 		MaxSendSge: uint32(cfg.MaxSendSGE), MaxRecvSge: uint32(cfg.MaxRecvSGE), MaxInlineData: uint32(cfg.MaxInline)})
-	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(cfg.Type))
+	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_QP_TYPE, cfg.Type.kernel())
 	flags := uint32(cfg.CreateFlags)
 	if cfg.SignalAll {
 		flags |= uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL

@@ -28,6 +28,8 @@ func (discard) UDAddr(*driver.AH, uint32, uint32) {}
 
 func (discard) RemoteSRQ(uint32) {}
 
+func (discard) DCAddr(*driver.AH, uint32, uint64, uint16) {}
+
 // queueless is the providerQP of an XRCRecv QP. The gates of the QP refuse all
 // requests.
 type queueless struct{ discard }

@@ -42,6 +42,9 @@ func TestKernelValues(t *testing.T) {
 		{"UD", uint64(UD), uapi.IB_UVERBS_QPT_UD},
 		{"XRCSend", uint64(XRCSend), uapi.IB_UVERBS_QPT_XRC_INI},
 		{"XRCRecv", uint64(XRCRecv), uapi.IB_UVERBS_QPT_XRC_TGT},
+		{"XRCRecv for the kernel", XRCRecv.kernel(), uapi.IB_UVERBS_QPT_XRC_TGT},
+		{"DCI for the kernel", DCI.kernel(), uapi.IB_UVERBS_QPT_DRIVER},
+		{"DCT for the kernel", DCT.kernel(), uapi.IB_UVERBS_QPT_DRIVER},
 		{"NodeCA", uint64(NodeCA), uapi.RDMA_NODE_IB_CA},
 		{"NodeSwitch", uint64(NodeSwitch), uapi.RDMA_NODE_IB_SWITCH},
 		{"NodeRouter", uint64(NodeRouter), uapi.RDMA_NODE_IB_ROUTER},
@@ -108,7 +111,7 @@ func TestNames(t *testing.T) {
 // if Linux's table has one, and names the missing and the superfluous attributes.
 func TestTransitions(t *testing.T) {
 	var table bytes.Buffer
-	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv} {
+	for _, typ := range []QPType{RC, UC, UD, XRCSend, XRCRecv, DCI, DCT} {
 		fmt.Fprintf(&table, "# %v\n\n", typ)
 		testTransitions(t, typ, &table)
 	}

@@ -7,7 +7,7 @@ import "fmt"
 type transition struct{ required, optional QPMask }
 
 // transitions are the state tables of the QP types (IBA vol. 1, 11.2.5.2). In addition, every
-// state goes to RESET and to ERR, without attributes.
+// state goes to RESET and to ERR, without attributes, except those of a DCT.
 var transitions = map[QPType]map[[2]QPState]transition{
 	RC: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
@@ -94,6 +94,21 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateSQD, StateRTS}:    {optional: MaskCurState | MaskQKey},
 		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},
 	},
+	// mlx5_ib has the tables of DC: modify_dci_qp_is_ok and mlx5_ib_modify_dct.
+	DCI: {
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort},
+		{StateInit, StateRTR}:   {required: MaskPathMTU, optional: MaskPKeyIndex},
+		{StateRTR, StateRTS}: {
+			required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic | MaskSQPSN,
+			optional: MaskMinRNRTimer,
+		},
+		{StateRTS, StateRTS}: {optional: MaskMinRNRTimer},
+	},
+	DCT: {
+		{StateReset, StateInit}: {required: MaskAccess | MaskPKeyIndex | MaskPort},
+		{StateInit, StateRTR}:   {required: MaskMinRNRTimer | MaskAV | MaskPathMTU},
+	},
 	RawPacket: {
 		{StateReset, StateInit}: {required: MaskPort},
 		{StateInit, StateInit}:  {},
@@ -113,6 +128,10 @@ func explainTransition(typ QPType, from, to QPState, m QPMask) string {
 		to = from
 	}
 	t, ok := transitions[typ][[2]QPState{from, to}]
+	if !ok && typ == DCT {
+		return fmt.Sprintf("the DCT is in state %v, which does not go to %v: it goes from RESET to INIT and RTR; "+
+			"to end it, close it", from, to)
+	}
 	if !ok && to != StateReset && to != StateErr {
 		return fmt.Sprintf("the QP is in state %v, which does not go to %v: take RESET, INIT, RTR, RTS in order, or move "+
 			"it to RESET first", from, to)

@@ -146,9 +146,17 @@ type SendWR struct {
 	// SEND or SEND_IMM and not longer than the port's active MTU. AH must belong to
 	// the QP's PD. According to the IBA, a QKey with bit 31 set stands for the QP's
 	// own Q_Key. rxe does not follow this and sends it as it is.
+	//
+	// On a DCI they are the destination of every request except LOCAL_INV and BIND_MW: QPN is
+	// the number of the DCT, and DCKey replaces QKey.
 	AH   *AH
 	QPN  uint32
 	QKey uint32
+	// DCKey is the access key of the DCT, on DCIs: QPConfig.DCKey of the peer. If it is wrong, the
+	// DCT drops the request, which completes with an error when the retries have ended.
+	DCKey uint64
+	// DCStream is the stream of the request, on DCIs that have streams: see [DCIStreams].
+	DCStream uint16
 
 	CompareAdd uint64 // COMPARE_SWAP: the expected value; FETCH_ADD: the value to add
 	Swap       uint64 // COMPARE_SWAP: the new value; ATOMIC_WRITE: the value to write; in host order

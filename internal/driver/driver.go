@@ -94,6 +94,8 @@ type QP[SendWR, RecvWR, SGE, Opcode, SendFlags any] interface {
 	// UDAddr names the destination of a datagram. ah may be nil or unfit.
 	UDAddr(ah *AH, qpn, qkey uint32)
 	RemoteSRQ(srqn uint32)
+	// DCAddr names the destination of a request of a DCI, and its stream. ah may be nil or unfit.
+	DCAddr(ah *AH, dctn uint32, key uint64, stream uint16)
 	Submit() error
 	Abort()
 

@@ -70,6 +70,20 @@ type ECE interface {
 	ModifiedECE(uhwOut []byte)
 }
 
+// A DCs is a [Context] that supports QPs of types DCI and DCT.
+type DCs interface {
+	// SupportsDC is not called. The device may lack the transport: the kernel then refuses to
+	// create such a QP.
+	SupportsDC()
+}
+
+// A DCT is a [QP] of type DCT. It is also an [ECE] whose MODIFY_QP always has an input and a reply
+// of the driver.
+type DCT interface {
+	// Number returns the number of the DCT, as of the last reply of MODIFY_QP.
+	Number() uint32
+}
+
 // A DataOrder is a [QP] that guarantees an order of data.
 type DataOrder interface {
 	// DataInOrder returns the uverbs.DataOrder of a uverbs.Opcode.

@@ -9,7 +9,10 @@ func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	if wr.WRID%2 == 0 || !addOnce(b, wr) {
 		addOperation(b, wr)
 	}
-	if wr.AH != nil {
+	switch {
+	case wr.AH != nil && wr.DCKey != 0:
+		b.DCAddrStream(wr.AH, wr.QPN, wr.DCKey, wr.DCStream)
+	case wr.AH != nil:
 		b.UDAddr(wr.AH, wr.QPN, wr.QKey)
 	}
 	if wr.RemoteSRQN != 0 {

@@ -154,6 +154,11 @@ func (q *deviceQP) UDAddr(*driver.AH, uint32, uint32) {
 	q.t.Fatal("a batch of uverbs needs the whole AH")
 }
 
+// DCAddr fails the test likewise.
+func (q *deviceQP) DCAddr(*driver.AH, uint32, uint64, uint16) {
+	q.t.Fatal("a batch of uverbs needs the whole AH")
+}
+
 func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
 

@@ -14,6 +14,7 @@ var (
 	_ driver.PDImporter = (*deviceContext)(nil)
 	_ driver.NullMR     = (*deviceContext)(nil)
 	_ driver.DMs        = (*deviceContext)(nil)
+	_ driver.DCs        = (*deviceContext)(nil)
 	_ driver.Clock      = (*deviceContext)(nil)
 	_ driver.WallClock  = (*deviceContext)(nil)
 	_ driver.MRAccessor = (*deviceContext)(nil)
@@ -26,6 +27,9 @@ var (
 	_ driver.Stateful = (*qp)(nil)
 
 	_ driver.RawPoster = (*qp)(nil)
+
+	_ driver.DCT = (*dct)(nil)
+	_ driver.ECE = (*dct)(nil)
 
 	_ provider.QP  = (*watchedQP)(nil)
 	_ provider.SRQ = (*watchedSRQ)(nil)

@@ -125,6 +125,7 @@ func (o *oracle) umr(b *driver.Bind) []byte {
 type bench struct {
 	*qp
 	regs []byte
+	pd   driver.PD
 }
 
 // newBench creates a queue pair without a kernel.
@@ -143,11 +144,12 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 	if cfg.Type == 0 {
 		cfg.Type = uverbs.RC
 	}
-	u, _, err := c.CreateQP(&cfg, new(provider.QPEnv), func([]byte, []byte) (driver.Reply, error) {
+	b := &bench{regs: mem.Bytes()[uarSend:]}
+	u, _, err := c.CreateQP(&cfg, &provider.QPEnv{PD: &b.pd}, func([]byte, []byte) (driver.Reply, error) {
 		return driver.Reply{Handle: 1, Number: benchQPN}, nil
 	})
 	check(t, err)
-	b := &bench{qp: u.(*qp), regs: mem.Bytes()[uarSend:]}
+	b.qp = u.(*qp)
 	t.Cleanup(func() {
 		check(t, b.Retire(true))
 		check(t, c.records.retire())

@@ -17,6 +17,8 @@ func (q *cq) Purge(gone any) {
 	switch g := unwatched(gone).(type) {
 	case *qp:
 		q.squeeze(&g.target)
+	case *dct:
+		q.squeeze(&g.target)
 	case *srq:
 		q.squeeze(&g.target)
 	case *wq:

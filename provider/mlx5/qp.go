@@ -64,6 +64,9 @@ func (c *deviceContext) CreateQP(
 		reply, err := c.createXRCTarget(create)
 		return nil, reply, err
 	}
+	if cfg.Type == uverbs.DCT {
+		return c.createDCT(cfg, env, create)
+	}
 	if cfg.RSS != nil {
 		reply, err := c.createRSS(cfg.RSS, create)
 		return nil, reply, err
@@ -82,7 +85,7 @@ func (c *deviceContext) CreateQP(
 	if env.SRQ != nil {
 		q.target.srq = unwatched(env.SRQ).(*srq)
 	}
-	reply, err = q.create(cfg.Type, &s, create)
+	reply, err = q.create(cfg, &s, create)
 	if err != nil {
 		return nil, reply, errors.Join(err, q.release(false))
 	}
@@ -159,12 +162,15 @@ func (q *qp) setRegister(r *register) {
 	}
 }
 
-func (q *qp) create(t uverbs.QPType, s *sizes, create driver.Command) (driver.Reply, error) {
+func (q *qp) create(cfg *uverbs.QPConfig, s *sizes, create driver.Command) (driver.Reply, error) {
 	c := q.ctx
 	req := &uapi.Mlx5IbCreateQp{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr,
 		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key}
-	if c.scatters(t) {
+	if c.scatters(cfg.Type) {
 		req.Flags |= uapi.MLX5_QP_FLAG_SCATTER_CQE
+	}
+	if cfg.Type == uverbs.DCI {
+		setDCI(req, cfg.DCIStreams)
 	}
 	if s.split {
 		req.SqBufAddr = req.BufAddr + uint64(s.layout().send)

@@ -106,7 +106,7 @@ func (q *cq) storeSend(t *target, e *block, v uint64, at uint32) (uverbs.WCStatu
 	}
 	s := t.sq
 	w, n := be(s.blocks[at][0]), uint32(be(e[5]))
-	k := ctrlSegments + s.srqSegments + raddrSegments
+	k := ctrlSegments + s.destSegments + raddrSegments
 	switch w >> 32 & 0xff {
 	case hwRead:
 	case hwCAS, hwFetchAdd:

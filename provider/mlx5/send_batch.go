@@ -89,6 +89,11 @@ func (q *qp) RemoteSRQ(srqn uint32) {
 	runtime.KeepAlive(q)
 }
 
+func (q *qp) DCAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
+	q.sq.dcAddr(ah, dctn, key, stream)
+	runtime.KeepAlive(q)
+}
+
 func (q *qp) Submit() error {
 	s := &q.sq
 	if !s.close() {

@@ -160,8 +160,8 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 	if r.state == requestFailed {
 		return
 	}
-	if r.wantsSRQ {
-		s.remoteSRQ(wr.RemoteSRQN)
+	if r.wantsDest {
+		s.destOf(wr)
 	}
 	switch {
 	case r.op&operands != 0:
@@ -172,7 +172,7 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 			return
 		}
 		s.bind(s.bindOf(wr))
-	case s.pd != nil:
+	case s.typ == uverbs.UD:
 		s.udAddr(provider.AHOf(wr.AH), wr.QPN, wr.QKey)
 	}
 	if len(wr.Inline) > 0 {
@@ -185,4 +185,13 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 	for i := range wr.SGL {
 		s.sge(wr.SGL[i])
 	}
+}
+
+// destOf sets the destination of a request of an XRCSend QP or a DCI.
+func (s *sendQueue) destOf(wr *uverbs.SendWR) {
+	if s.typ == uverbs.DCI {
+		s.dcAddr(provider.AHOf(wr.AH), wr.QPN, wr.DCKey, wr.DCStream)
+		return
+	}
+	s.remoteSRQ(wr.RemoteSRQN)
 }

@@ -55,13 +55,14 @@ type sendQueue struct {
 	batch      batch
 	bindOf     func(*uverbs.SendWR) (driver.Bind, error)
 
-	srqSegments uint32 // number of segments that name the peer's SRQ, after the control segment: 1 with XRC
+	// destSegments is the number of segments that name the destination of every request, after the
+	// control segment: with XRC the peer's SRQ, with DC the address and the DCT.
+	destSegments uint32
 
 	frames *frameQueue // raw packet QPs only
 
-	// UD QPs only.
-	pd  *driver.PD
-	mtu func() uint64 // queries maxMessage
+	pd  *driver.PD    // to which AHs must belong, on UD QPs and DCIs
+	mtu func() uint64 // queries maxMessage, on UD QPs
 }
 
 // use sets ring as the queue's memory. An empty ring has no room for requests.
@@ -84,7 +85,9 @@ func (s *sendQueue) configure(cfg *uverbs.QPConfig, env *provider.QPEnv, z *size
 	case uverbs.UC:
 		s.ops = &opsUC
 	case uverbs.XRCSend:
-		s.ops, s.srqSegments = &opsXRC, xrcSegments
+		s.ops, s.destSegments = &opsXRC, xrcSegments
+	case uverbs.DCI:
+		s.ops, s.destSegments, s.pd = &opsXRC, datagramSegments, env.PD
 	case uverbs.RawPacket:
 		s.ops, s.frames = &opsRaw, newFrameQueue(env.Checksums, z.header, mrs)
 	case uverbs.UD:

@@ -18,14 +18,14 @@ type request struct {
 	length uint32 // requestOneSGE: of its SGE
 
 	// requestOpen.
-	op       operation
-	size     uint32 // segments so far
-	sges     int
-	total    uint64 // bytes of its SGEs
-	inlined  bool   // it has inline data
-	wantsSRQ bool   // the peer's SRQ is still to be named
-	wants    error  // the error if the request ends now: its address, operand or window is missing
-	fence    uint8  // flags that the request after it must have
+	op        operation
+	size      uint32 // segments so far
+	sges      int
+	total     uint64 // bytes of its SGEs
+	inlined   bool   // it has inline data
+	wantsDest bool   // the destination is still to be named: the peer's SRQ or the DCT
+	wants     error  // the error if the request ends now: its address, operand or window is missing
+	fence     uint8  // flags that the request after it must have
 }
 
 // A requestState says what can be added to the last request. The table shows the state after a
@@ -72,7 +72,7 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 	note := &s.notes[s.cur&s.mask]
 	note.wrID, note.end, note.meta = wrID, s.head+1, o.meta()
 	r.state, r.op, r.size, r.sges, r.total = requestOpen, o, ctrlSegments, 0, 0
-	r.inlined, r.wantsSRQ, r.wants, r.fence = false, false, nil, 0
+	r.inlined, r.wantsDest, r.wants, r.fence = false, false, nil, 0
 	ce := s.ce[f&callerFlags]
 	if f&uverbs.Fence == 0 {
 		ce |= s.fence
@@ -82,9 +82,9 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 	}
 	s.setLimit()
 	s.setCtrlFlags(s.cur, ce, imm)
-	if s.srqSegments != 0 && o&bare == 0 {
-		r.size += s.srqSegments
-		r.wantsSRQ = true
+	if s.destSegments != 0 && o&bare == 0 {
+		r.size += s.destSegments
+		r.wantsDest = true
 	}
 	switch {
 	case o&remote != 0:
@@ -96,7 +96,7 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 		}
 	case s.frames != nil:
 		s.setEthSeg(f)
-	case s.pd != nil:
+	case s.typ == uverbs.UD:
 		r.size += datagramSegments
 		r.wants = uverbs.ErrNoAH
 	case o.completes() == uverbs.WCBindMW:
@@ -128,7 +128,7 @@ func (s *sendQueue) open() bool {
 		if r.op&remote != 0 {
 			r.size += raddrSegments
 		}
-		r.inlined, r.wantsSRQ, r.wants, r.fence = false, false, nil, 0
+		r.inlined, r.wantsDest, r.wants, r.fence = false, false, nil, 0
 		s.setLimit()
 		return true
 	}
@@ -150,7 +150,10 @@ func (s *sendQueue) close() bool {
 	case r.wants != nil:
 		s.fail(r.wants)
 		return false
-	case r.wantsSRQ:
+	case r.wantsDest && s.typ == uverbs.DCI:
+		s.fail(uverbs.ErrNoAH)
+		return false
+	case r.wantsDest:
 		s.fail(uverbs.ErrNoSRQN)
 		return false
 	}
@@ -202,7 +205,7 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	if r.op&operands != 0 {
 		r.wants = nil
 		// The device does not split the 8 bytes over several SGEs.
-		if one := r.size == ctrlSegments+s.srqSegments+raddrSegments+atomicSegments+1; !one || total != atomicSize {
+		if one := r.size == ctrlSegments+s.destSegments+raddrSegments+atomicSegments+1; !one || total != atomicSize {
 			r.wants = uverbs.ErrAtomicSize
 		}
 	}
@@ -262,7 +265,7 @@ func (s *sendQueue) atomic(compareAdd, swap uint64) {
 		s.fail(uverbs.ErrMalformed)
 		return
 	}
-	s.setAtomicSeg(s.cur, ctrlSegments+s.srqSegments+raddrSegments, s.request.op, compareAdd, swap)
+	s.setAtomicSeg(s.cur, ctrlSegments+s.destSegments+raddrSegments, s.request.op, compareAdd, swap)
 }
 
 // udAddr sets the destination of a datagram.
@@ -270,7 +273,7 @@ func (s *sendQueue) udAddr(ah *driver.AH, qpn, qkey uint32) {
 	if !s.open() {
 		return
 	}
-	if s.pd == nil {
+	if s.typ != uverbs.UD {
 		s.fail(uverbs.ErrQPType)
 		return
 	}
@@ -288,7 +291,7 @@ func (s *sendQueue) remoteSRQ(srqn uint32) {
 	if !s.open() {
 		return
 	}
-	if s.srqSegments == 0 {
+	if s.typ != uverbs.XRCSend {
 		s.fail(uverbs.ErrQPType)
 		return
 	}
@@ -297,7 +300,30 @@ func (s *sendQueue) remoteSRQ(srqn uint32) {
 		return
 	}
 	s.setXRCSeg(s.cur, ctrlSegments, srqn)
-	s.request.wantsSRQ = false
+	s.request.wantsDest = false
+}
+
+// dcAddr sets the DCT that the request is for, and its stream.
+func (s *sendQueue) dcAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
+	if !s.open() {
+		return
+	}
+	if s.typ != uverbs.DCI {
+		s.fail(uverbs.ErrQPType)
+		return
+	}
+	if s.request.op&bare != 0 {
+		s.fail(uverbs.ErrMalformed)
+		return
+	}
+	av, err := ah.For(s.pd)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.setDCSeg(s.cur, ctrlSegments, av, dctn, key)
+	s.setStream(s.cur, stream)
+	s.request.wantsDest = false
 }
 
 // bind sets the window and range of a BIND_MW. err is the error of resolving them, if any.

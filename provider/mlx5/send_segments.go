@@ -54,6 +54,20 @@ func (s *sendQueue) setDatagramSeg(at, k uint32, av *driver.AV, qpn, qkey uint32
 	*s.segment(at, k+2) = segment{av[4], av[5]}
 }
 
+// setDCSeg writes the address and the access key of a DCT: mlx5_send_wr_set_dc_addr.
+func (s *sendQueue) setDCSeg(at, k uint32, av *driver.AV, dctn uint32, key uint64) {
+	*s.segment(at, k) = segment{be(key), av[1] | be2(dctn|extendedAV, 0)}
+	*s.segment(at, k+1) = segment{av[2], av[3]}
+	*s.segment(at, k+2) = segment{av[4], av[5]}
+}
+
+// setStream writes the stream of a request of a DCI to its control segment.
+func (s *sendQueue) setStream(at uint32, stream uint16) {
+	const mask = 0xffff << wordStream
+	w := &s.blocks[at&s.mask][1]
+	*w = *w&^be(mask) | be(uint64(stream)<<wordStream)
+}
+
 // setDataPtrSeg writes the data segment of a buffer: set_data_ptr_seg.
 func (s *sendQueue) setDataPtrSeg(at, k uint32, sge uverbs.SGE) {
 	*s.segment(at, k) = segment{be2(sge.Length&^inlineMark, sge.LKey), be(sge.Addr)}

@@ -55,6 +55,8 @@ func overhead(t uverbs.QPType) int {
 		return overheadUD
 	case uverbs.XRCSend:
 		return overheadXRC
+	case uverbs.DCI:
+		return overheadDC
 	case uverbs.RawPacket:
 		return overheadRaw
 	}

@@ -106,7 +106,7 @@ func buildRest(b *bench, wr *uverbs.SendWR, bind *driver.Bind) {
 	case uverbs.OpBindMW:
 		b.Bind(*bind, nil)
 	}
-	if b.sq.srqSegments > 0 && wr.Opcode != uverbs.OpLocalInv {
+	if b.sq.destSegments > 0 && wr.Opcode != uverbs.OpLocalInv {
 		b.RemoteSRQ(wr.RemoteSRQN)
 	}
 	if wr.Inline != nil {
@@ -155,7 +155,12 @@ func (b *bench) post(t *testing.T, way string, o *oracle, wr *uverbs.SendWR, bin
 		}
 		check(t, b.Submit())
 	}
-	want := o.wqe(cur, wr, nil, bind)
+	b.posted(t, wr, o.wqe(cur, wr, nil, bind), cur, half)
+}
+
+// posted checks that wr was written at block cur as want, and to the half of the register, and completes it.
+func (b *bench) posted(t *testing.T, wr *uverbs.SendWR, want []byte, cur uint32, half uint64) {
+	t.Helper()
 	if got := b.at(cur, len(want)); !bytes.Equal(got, want) {
 		t.Fatalf("%+v at block %d:\n got %x\nwant %x", wr, cur, got, want)
 	}

@@ -105,7 +105,8 @@ var opsUD = operations{
 	uverbs.OpSendImm: opsRC[uverbs.OpSendImm] &^ simple,
 }
 
-// opsXRC are the operations of XRC. Every request that leaves the device names an SRQ.
+// opsXRC are the operations of XRC and DC. Every request that leaves the device names its
+// destination.
 var opsXRC = func() operations {
 	all := opsRC
 	for i := range all {
@@ -151,6 +152,10 @@ const (
 	wordRare      = 1 << 62 // is not handled by the fast path
 	wordUncommon  = 1 << 63 // has one of these flags
 )
+
+// wordStream is the place of the stream of a DCI's request in the second word of the control
+// segment.
+const wordStream = 40
 
 // Offsets of the data in a request with and without a remote address, in bytes.
 const (
@@ -208,6 +213,7 @@ const (
 	bindSegments     = umrSegments + mkeySegments + klmSegments
 	overheadRC       = segmentSize * (ctrlSegments + bindSegments)
 	overheadXRC      = overheadRC + segmentSize*xrcSegments
+	overheadDC       = overheadRC + segmentSize*datagramSegments
 	overheadInline   = segmentSize*(ctrlSegments+raddrSegments) + inlineHeader // on RC and UC
 	overheadUD       = segmentSize * (ctrlSegments + datagramSegments)
 )

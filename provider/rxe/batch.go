@@ -158,6 +158,13 @@ func (q *qp) RemoteSRQ(uint32) {
 	}
 }
 
+// DCAddr is for DC, which rxe does not have.
+func (q *qp) DCAddr(*driver.AH, uint32, uint64, uint16) {
+	if b := &q.sq.batch; b.err == nil {
+		b.err = uverbs.ErrQPType
+	}
+}
+
 // Submit posts nothing if an operation was wrong. If the kernel refuses the
 // doorbell, the requests are posted: see PostSend.
 func (q *qp) Submit() error {

@@ -292,12 +292,11 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 
 func (k *Kernel) createQP(m *Msg) error {
 	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE),
-		groups: map[group]bool{}, state: new(uint8),
-		qpType: uint8(m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE))}
-	if err := k.checkType(o.qpType); err != nil {
+		groups: map[group]bool{}, state: new(uint8)}
+	var err error
+	if o.qpType, err = k.typeOfQP(m); err != nil {
 		return err
 	}
-	var err error
 	if o.parents, err = k.parentsOfQP(m, o.qpType); err != nil {
 		return err
 	}
@@ -306,8 +305,10 @@ func (k *Kernel) createQP(m *Msg) error {
 		c.MaxSendSge > k.Device.MaxSge || c.MaxRecvSge > k.Device.MaxSge {
 		return unix.EINVAL
 	}
-	o.qpn = k.nextQPN
-	k.nextQPN++
+	if o.qpType != DCT { // a DCT has its number from RTR on
+		o.qpn = k.nextQPN
+		k.nextQPN++
+	}
 	h := k.make(o)
 	m.Made(uapi.UVERBS_ATTR_CREATE_QP_HANDLE, int(h))
 	m.Answer(uapi.UVERBS_ATTR_CREATE_QP_RESP_CAP, ioctl.BytesOf(&c))
@@ -329,7 +330,7 @@ func (k *Kernel) parentsOfQP(m *Msg, qpType uint8) (parents []*object, err error
 		{"PD", uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, !target, target},
 		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, !target && !spread, target},
 		{"CQ", uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, !target && !initiator && !spread, target || spread},
-		{"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false, initiator || spread},
+		{"SRQ", uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, qpType == DCT, initiator || spread},
 		{"table", uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false, qpType != uapi.IB_UVERBS_QPT_RAW_PACKET},
 		{"XRCD", uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, target, !target},
 	} {
@@ -357,6 +358,11 @@ func (k *Kernel) queryQP(m *Msg) error {
 	o, err := k.get("QP", r.QpHandle)
 	if err != nil {
 		return err
+	}
+	if o.qpType == DCT {
+		if err := o.queryDCT(r.AttrMask); err != nil {
+			return err
+		}
 	}
 	resp := uapi.IbUverbsQueryQpResp{QpState: *o.state, CurQpState: *o.state}
 	if k.OnQueryQP != nil {

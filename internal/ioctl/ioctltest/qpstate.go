@@ -103,7 +103,7 @@ var raw = table{
 
 var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: uc, uapi.IB_UVERBS_QPT_UD: ud,
 	uapi.IB_UVERBS_QPT_XRC_INI: xrcInitiator, uapi.IB_UVERBS_QPT_XRC_TGT: xrcTarget,
-	uapi.IB_UVERBS_QPT_RAW_PACKET: raw}
+	uapi.IB_UVERBS_QPT_RAW_PACKET: raw, DCI: dci, DCT: dct}
 
 // Allowed reports whether Linux allows a QP of that type to change from one state to another with
 // those attributes: ib_modify_qp_is_ok.
@@ -112,7 +112,7 @@ func Allowed(qpType, from, to uint8, mask uint32) bool {
 		return false
 	}
 	t, ok := tables[qpType][[2]uint8{from, to}]
-	if !ok && to != reset && to != failed {
+	if !ok && (to != reset && to != failed || endless(qpType)) {
 		return false
 	}
 	return mask&t[0] == t[0] && mask&^(t[0]|t[1]|mState) == 0

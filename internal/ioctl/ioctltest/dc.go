@@ -1,0 +1,51 @@
+package ioctltest
+
+import (
+	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
+)
+
+// The types of dynamically connected QPs in this package. Commands name both IB_QPT_DRIVER, and
+// [Kernel.DriverQP] tells them apart.
+const (
+	DCT uint8 = 0xf1
+	DCI uint8 = 0xf2
+)
+
+// dci and dct are those of mlx5_ib: modify_dci_qp_is_ok and mlx5_ib_modify_dct.
+var (
+	dci = table{
+		{reset, initial}:   {mPKey | mPort, 0},
+		{initial, initial}: {0, mPKey | mPort},
+		{initial, rtr}:     {mMTU, mPKey},
+		{rtr, rts}:         {mTimeout | mRetry | mRNRRetry | mMaxRd | mSQPSN, mMinRNR},
+		{rts, rts}:         {0, mMinRNR},
+	}
+	dct = table{
+		{reset, initial}: {mAccess | mPKey | mPort, 0},
+		{initial, rtr}:   {mMinRNR | mAV | mMTU, 0},
+	}
+)
+
+// endless reports whether a QP of a type never goes to RESET or ERR.
+func endless(qpType uint8) bool { return qpType == DCT }
+
+// typeOfQP returns the type of the QP that a command creates.
+func (k *Kernel) typeOfQP(m *Msg) (uint8, error) {
+	t := uint8(m.Uint(uapi.UVERBS_ATTR_CREATE_QP_TYPE))
+	if t == uapi.IB_UVERBS_QPT_DRIVER && k.DriverQP != nil {
+		if t = k.DriverQP(m.data[uapi.UVERBS_ATTR_UHW_IN]); t == 0 {
+			return 0, refuse(unix.EINVAL, "the driver has no such QP")
+		}
+	}
+	return t, k.checkType(t)
+}
+
+// queryDCT checks a query of a DCT: mlx5_ib_dct_query_qp.
+func (o *object) queryDCT(mask uint32) error {
+	const has = mState | mAccess | mPort | mMinRNR | mAV | mMTU | mPKey
+	if mask&^has != 0 || *o.state != rtr {
+		return unix.EINVAL
+	}
+	return nil
+}
