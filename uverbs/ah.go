@@ -23,8 +23,8 @@ type AH struct {
 // reply.
 func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 	a := &AH{pd: p}
-	a.object = object{ctx: p.ctx, kind: "AH", rank: rankAH, parents: []*object{&p.object}}
-	a.destroy = a.tearDown
+	a.object = object{ctx: p.ctx, life: a, kind: "AH", rank: rankAH}
+	a.addParents(&p.object)
 	if err := a.createWith(func() error { return a.create(&attr) }); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (a *AH) part() *driver.AH {
 // PD returns the PD that created a.
 func (a *AH) PD() *PD { return a.pd }
 
-func (a *AH) tearDown() error {
+func (a *AH) destroy() error {
 	a.shared.Close()
 	err := a.destroyKernel()
 	if err != nil { // the AH still exists

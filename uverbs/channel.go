@@ -39,8 +39,7 @@ type CompChannel struct {
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{broken: make(chan struct{}), readToken: make(chan struct{}, 1), unwatch: func() {}}
 	ch.readToken <- struct{}{}
-	ch.object = object{ctx: c, kind: "completion channel", rank: rankChannel}
-	ch.destroy, ch.retire = func() error { return nil }, ch.stop
+	ch.object = object{ctx: c, life: ch, kind: "completion channel", rank: rankChannel}
 	if err := ch.createWith(ch.create); err != nil {
 		return nil, err
 	}
@@ -72,7 +71,7 @@ func (ch *CompChannel) interrupt() {
 	_ = ch.file.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (ch *CompChannel) stop() error {
+func (ch *CompChannel) retire() error {
 	err := ch.file.Close()
 	<-ch.readToken // wait for the reader, if any
 	ch.unwatch()

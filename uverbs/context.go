@@ -39,8 +39,7 @@ type Context struct {
 
 	mu      sync.Mutex
 	objects objectList
-	byID    map[uint64]queue // by the user handle that the kernel returns in events
-	lastID  uint64
+	ids     idTable
 
 	channelMu sync.Mutex
 	channel   *CompChannel // the default channel, created at first use
@@ -54,12 +53,6 @@ type Context struct {
 
 	closeOnce sync.Once
 	closeErr  error
-}
-
-// A queue is a CQ, a QP, an SRQ or a WQ: an object to which events refer.
-type queue interface {
-	// deviceGone makes posts and polls report that the device is gone.
-	deviceGone()
 }
 
 // contexts keeps the open contexts reachable, and so the memory that their devices may write:
@@ -81,31 +74,29 @@ func (c *Context) Name() string { return c.name }
 func (c *Context) CompVectors() int { return c.vectors }
 
 // id adds q to the table in which events from the kernel look up their objects, and returns its
-// number. Numbers are never reused, so a late event of a closed object finds nothing.
+// id.
 func (c *Context) id(q queue) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastID++
-	c.byID[c.lastID] = q
-	return c.lastID
+	return c.ids.add(q)
 }
 
-// forget removes a number from that table. 0 means no number.
+// forget removes an id from that table. 0 means no id.
 func (c *Context) forget(id uint64) {
 	if id == 0 {
 		return
 	}
 	c.mu.Lock()
-	delete(c.byID, id)
+	c.ids.remove(id)
 	c.mu.Unlock()
 	c.events.forget(id)
 }
 
-// lookup returns the queue with a number, or nil.
+// lookup returns the queue with an id, or nil.
 func (c *Context) lookup(id uint64) queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.byID[id]
+	return c.ids.get(id)
 }
 
 // checkPort checks a port number.

@@ -46,7 +46,7 @@ type CQ struct {
 	object
 	impl    providerCQ
 	entries atomic.Int64
-	channel *CompChannel
+	channel *CompChannel // nil with NoEvents; then token and closing are nil too
 
 	queueLock
 	usable  atomic.Bool // impl is set: callers that find the queue by its id may use it
@@ -67,12 +67,8 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
 	}
-	q := &CQ{
-		queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()},
-		token:     make(chan struct{}, 1),
-		closing:   make(chan struct{}),
-	}
-	q.object = object{ctx: c, kind: "CQ", rank: rankCQ}
+	q := &CQ{queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()}}
+	q.object = object{ctx: c, life: q, kind: "CQ", rank: rankCQ}
 	if !cfg.NoEvents {
 		if cfg.Channel == nil {
 			var err error
@@ -80,13 +76,12 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 				return nil, err
 			}
 		}
-		q.channel = cfg.Channel
+		q.channel, q.token, q.closing = cfg.Channel, make(chan struct{}, 1), make(chan struct{})
 		q.addParents(&cfg.Channel.object)
 	}
 	if cfg.PD != nil {
 		q.addParents(&cfg.PD.object)
 	}
-	q.destroy, q.retire = q.tearDown, q.retireRing
 	q.id = c.id(q)
 	if err := q.createWith(func() error { return q.create(&cfg) }); err != nil {
 		return nil, err
@@ -302,8 +297,8 @@ func (q *CQ) fail(err error) {
 	}
 }
 
-// tearDown destroys the kernel's queue. It waits for a poll in progress.
-func (q *CQ) tearDown() error {
+// destroy destroys the kernel's queue. It waits for a poll in progress.
+func (q *CQ) destroy() error {
 	q.lock()
 	defer q.unlock()
 	q.dead.Store(true)
@@ -319,13 +314,15 @@ func (q *CQ) destroyKernel() error {
 		uapi.UVERBS_ATTR_DESTROY_CQ_RESP, destroyCQLen)
 }
 
-func (q *CQ) retireRing() error {
+func (q *CQ) retire() error {
 	q.lock()
 	defer q.unlock()
 	q.dead.Store(true)
-	close(q.closing)
-	if q.channel != nil && q.channel.reader.Load() == q {
-		q.channel.interrupt()
+	if q.channel != nil {
+		close(q.closing)
+		if q.channel.reader.Load() == q {
+			q.channel.interrupt()
+		}
 	}
 	return q.impl.Retire(q.single)
 }

@@ -28,7 +28,7 @@ func (c *Context) maxOutstanding(q *CQ) (sends, recvs int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shared := make(map[*SRQ]bool)
-	for _, v := range c.byID {
+	for v := range c.ids.all {
 		switch o := v.(type) {
 		case *QP:
 			if !c.objects.has(&o.object) {

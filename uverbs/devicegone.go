@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -80,7 +79,7 @@ func (c *Context) markDeviceGone() {
 		return
 	}
 	c.mu.Lock()
-	all := slices.Collect(maps.Values(c.byID))
+	all := slices.Collect(c.ids.all)
 	c.mu.Unlock()
 	for _, q := range all {
 		q.deviceGone()

@@ -201,13 +201,12 @@ func TestChannelOutlivesItsCQ(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- cq.Wait(t.Context()) }()
 	until(func() bool { return ch.reader.Load() == cq })
-	retire := cq.retire
-	cq.retire = func() error {
+	cq.life = retirer{cq, func() error {
 		if err := ch.Close(); !errors.Is(err, ErrBusy) {
 			t.Errorf("Close of the channel while its CQ is closed: %v, want ErrBusy", err)
 		}
-		return retire()
-	}
+		return cq.retire()
+	}}
 	check(t, cq.Close())
 	if err := <-waited; !errors.Is(err, ErrClosed) {
 		t.Errorf("Wait: %v, want ErrClosed", err)
@@ -238,7 +237,7 @@ func TestChannelBroken(t *testing.T) {
 func TestPanicUnderCreate(t *testing.T) {
 	r := newRig(t)
 	ch := good(r.c.CreateCompChannel())(t)
-	impl, ids, before := r.c.impl, len(r.c.byID), r.k.Live()
+	impl, ids, before := r.c.impl, r.c.ids.count(), r.k.Live()
 	r.c.impl = hooked{impl, func() { panic("the program's") }}
 	func() {
 		defer func() { recover() }()
@@ -246,8 +245,8 @@ func TestPanicUnderCreate(t *testing.T) {
 		t.Error("no panic")
 	}()
 	r.c.impl = impl
-	if after := r.k.Live(); !slices.Equal(before, after) || len(r.c.byID) != ids {
-		t.Errorf("in the kernel: %v before, %v after; %d ids, %d before", before, after, len(r.c.byID), ids)
+	if after := r.k.Live(); !slices.Equal(before, after) || r.c.ids.count() != ids {
+		t.Errorf("in the kernel: %v before, %v after; %d ids, %d before", before, after, r.c.ids.count(), ids)
 	}
 	check(t, ch.Close())
 	check(t, r.p.cqs[0].Retire(true)) // the fake's ring, which a provider would have retired

@@ -54,8 +54,7 @@ func (c *Context) AllocDM(cfg DMConfig) (*DM, error) {
 			"%d bytes aligned to %d: the size must be positive and the alignment a power of two, or 0", cfg.Size, cfg.Align))
 	}
 	d := &DM{size: cfg.Size}
-	d.object = object{ctx: c, kind: "DM", rank: rankDM, destroy: d.free}
-	d.retire = func() error { return d.impl.Retire() }
+	d.object = object{ctx: c, life: d, kind: "DM", rank: rankDM}
 	if err := d.createWith(func() error { return d.alloc(cfg) }); err != nil {
 		return nil, err
 	}
@@ -180,9 +179,11 @@ func (d *DM) usable() error {
 // It is idempotent.
 func (d *DM) Close() error { return d.close() }
 
-func (d *DM) free() error {
+func (d *DM) destroy() error {
 	return d.destroyHandle(uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE, uapi.UVERBS_ATTR_FREE_DM_HANDLE)
 }
+
+func (d *DM) retire() error { return d.impl.Retire() }
 
 const opRegDM = "register device memory"
 

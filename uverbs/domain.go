@@ -34,8 +34,8 @@ func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 	const op = "allocate parent domain"
 	base, d := p.base(), cfg.TD
 	n := &PD{parent: base, td: d, allocRing: cfg.Alloc, freeRing: cfg.Free}
-	n.object = object{ctx: p.ctx, kind: "parent domain", rank: rankParent, parents: []*object{&base.object},
-		destroy: func() error { return nil }}
+	n.object = object{ctx: p.ctx, life: n, kind: "parent domain", rank: rankParent, external: true}
+	n.addParents(&base.object)
 	if (cfg.Alloc == nil) != (cfg.Free == nil) {
 		return nil, invalid(op, p.String(), "Alloc and Free must both be set, or neither")
 	}
@@ -43,7 +43,7 @@ func (p *PD) AllocParentDomain(cfg ParentDomainConfig) (*PD, error) {
 		if d.ctx != p.ctx {
 			return nil, invalid(op, p.String(), d.String()+" belongs to another Context than the PD")
 		}
-		n.parents = append(n.parents, &d.object)
+		n.addParents(&d.object)
 	}
 	err := n.createWith(func() error {
 		n.handle, n.number = base.handle, base.handle

@@ -125,6 +125,9 @@ func (r *eventReader) current(e asyncRecord) bool {
 func (r *eventReader) forget(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.unread) == 0 {
+		return
+	}
 	r.unread = slices.DeleteFunc(r.unread, func(e asyncRecord) bool {
 		return e.element == id && e.typ.ofQueue()
 	})

@@ -69,8 +69,8 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 		specs = s.encode(specs)
 	}
 	f := new(Flow)
-	f.object = object{ctx: q.ctx, kind: "flow", rank: rankFlow, parents: []*object{&q.object}}
-	f.destroy = f.destroyKernel
+	f.object = object{ctx: q.ctx, life: f, kind: "flow", rank: rankFlow}
+	f.addParents(&q.object)
 	if err := f.createWith(func() error { return f.create(q, &a, specs) }); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (q *QP) explainFlow(a *FlowAttr, err error) string {
 	return "the Specs go from the outside in, FlowEth first, and do not contradict each other"
 }
 
-func (f *Flow) destroyKernel() error {
+func (f *Flow) destroy() error {
 	return f.destroyHandle(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)
 }
 

@@ -79,7 +79,7 @@ func importContext(dev *ioctl.Device, device Device, p provider) (*Context, erro
 		c.imported = true
 		// Commands without an event file deliver the events of their objects to the event file
 		// of the context's creator. There these user handles must not match any object.
-		c.lastID = 1<<62 | uint64(randomPSN())<<32
+		c.ids.base = 1<<62 | uint64(randomPSN())<<32
 		return i.Import(dev, c.queryContext)
 	})
 }
@@ -111,8 +111,8 @@ func (c *Context) ImportPD(handle uint32) (*PD, error) {
 		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported,
 			Detail: "the driver does not share PDs: allocate one with AllocPD"}
 	}
-	p := &PD{}
-	p.object = object{ctx: c, kind: "PD", rank: rankPD, destroy: func() error { return nil }}
+	p := new(PD)
+	p.object = object{ctx: c, life: p, kind: "PD", rank: rankPD, external: true}
 	err := p.createWith(func() error {
 		p.handle, p.number, p.driver.Handle = handle, handle, handle
 		return c.explainImport(op, "PD", handle, i.ImportPD(handle))
@@ -138,8 +138,7 @@ func (c *Context) explainImport(op, kind string, handle uint32, err error) error
 // returns [ErrInvalid] if no MR has this handle, and [ErrClosed] after Close of the PD.
 func (p *PD) ImportMR(handle uint32) (*MR, error) {
 	r := newRegistration(p)
-	r.unregistered = "an imported MR"
-	r.destroy = func() error { return nil }
+	r.unregistered, r.external = "an imported MR", true
 	return r.register(func(r *registration) error {
 		cmd := ioctl.Get()
 		defer cmd.Put()
@@ -170,9 +169,8 @@ func (c *Context) ImportDM(handle uint32) (*DM, error) {
 		return nil, &Error{Op: op, Object: c.name, Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the driver has no device memory"}
 	}
-	d := &DM{}
-	d.object = object{ctx: c, kind: "DM", rank: rankDM, destroy: func() error { return nil }}
-	d.retire = func() error { return d.impl.Retire() }
+	d := new(DM)
+	d.object = object{ctx: c, life: d, kind: "DM", rank: rankDM, external: true}
 	err := d.createWith(func() (err error) {
 		d.handle, d.number = handle, handle
 		d.impl, d.size, err = p.ImportDM(handle)

@@ -177,8 +177,8 @@ func TestUseAfterClose(t *testing.T) {
 		}
 	}
 	check(t, r.c.Close())
-	if len(r.c.byID) != 0 {
-		t.Errorf("%d ids are left", len(r.c.byID))
+	if r.c.ids.count() != 0 {
+		t.Errorf("%d ids are left", r.c.ids.count())
 	}
 }
 
@@ -190,7 +190,7 @@ func TestMapFailure(t *testing.T) {
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
 	cq := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
-	before, ids := r.k.Live(), len(r.c.byID)
+	before, ids := r.k.Live(), r.c.ids.count()
 	r.p.mapError = unix.ENOMEM
 	if _, err := r.c.CreateCQ(CQConfig{Entries: 1}); !errors.Is(err, unix.ENOMEM) {
 		t.Error(err)
@@ -207,8 +207,8 @@ func TestMapFailure(t *testing.T) {
 	if after := r.k.Live(); !slices.Equal(before, after) {
 		t.Errorf("in the kernel: %v before, %v after", before, after)
 	}
-	if len(r.c.byID) != ids {
-		t.Errorf("%d ids, want %d", len(r.c.byID), ids)
+	if r.c.ids.count() != ids {
+		t.Errorf("%d ids, want %d", r.c.ids.count(), ids)
 	}
 }
 

@@ -85,8 +85,8 @@ func (p *PD) AllocMW(typ MWType) (*MW, error) {
 		return nil, invalid("allocate memory window", p.String(), "the type must be MWType1 or MWType2: "+sitoa(int(typ)))
 	}
 	w := &MW{pd: p, typ: typ}
-	w.object = object{ctx: p.ctx, kind: "MW", rank: rankMW, parents: []*object{&p.object}}
-	w.destroy, w.retire = w.dealloc, w.forgetOwners
+	w.object = object{ctx: p.ctx, life: w, kind: "MW", rank: rankMW}
+	w.addParents(&p.object)
 	if err := w.createWith(w.alloc); err != nil {
 		return nil, err
 	}
@@ -107,11 +107,11 @@ func (w *MW) alloc() error {
 	return nil
 }
 
-func (w *MW) dealloc() error {
+func (w *MW) destroy() error {
 	return w.destroyHandle(uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)
 }
 
-func (w *MW) forgetOwners() error {
+func (w *MW) retire() error {
 	w.ownerMu.Lock()
 	defer w.ownerMu.Unlock()
 	w.open.Store(false)

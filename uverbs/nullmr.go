@@ -24,8 +24,7 @@ func (p *PD) AllocNullMR() (*MR, error) {
 			Detail: "the device has no key for it: register memory that nobody looks at"}
 	}
 	r := newRegistration(p)
-	r.unregistered = "a null MR"
-	r.destroy = func() error { return nil }
+	r.unregistered, r.external = "a null MR", true
 	return r.register(func(r *registration) error {
 		r.view = &mrView{size: maxRoom, room: maxRoom, access: LocalWrite, lkey: key}
 		return nil

@@ -21,8 +21,8 @@ import (
 //
 // # Life
 //
-// createWith creates an object and holds its parents. Close destroys it: the destroy
-// function issues the kernel's command, then finalize releases the resources in
+// createWith creates an object and holds its parents. Close destroys it: its destroy
+// method issues the kernel's command, then finalize releases the resources in
 // this process. If destroy fails, the object stays open and keeps its memory. It
 // may be closed again. Context.Close destroys all objects and then closes the
 // uverbs descriptor. The kernel then removes the objects that it had refused to
@@ -50,13 +50,17 @@ import (
 // under 5 or 7.
 type object struct {
 	ctx    *Context
-	kind   string // "PD", "MR", ...
+	life   lifecycle // the CQ, QP or other object that this is a part of
+	kind   string    // "PD", "MR", ...
 	rank   rank
 	handle uint32
 	number uint32 // shown in errors: the QPN of a QP, which may be set later, and the handle of others
 	id     uint64 // identifies the object in the kernel's events, see Context.id; 0 for objects without events
 	exists bool   // the kernel has created it, even if createWith has not finished
-	ticket *leak.Ticket
+	// external says that Close destroys nothing in the kernel: the object belongs to another
+	// Context, or is known only to this process.
+	external bool
+	ticket   *leak.Ticket
 
 	parents    []*object
 	room       [2]*object // backing array of parents in most objects
@@ -66,12 +70,21 @@ type object struct {
 	closed bool
 	kept   bool // closed with its Context, but the kernel may still have it
 	users  int  // open children
-	// destroy destroys the object in the kernel. If it fails, the object stays open.
-	destroy func() error
-	// retire releases rings and memory after the kernel has destroyed the object. It
-	// is nil if there are none.
-	retire func() error
 }
+
+// A lifecycle ends the life of an object.
+type lifecycle interface {
+	// destroy destroys the object in the kernel. If it fails, the object stays open.
+	destroy() error
+	// retire releases rings and memory after the kernel has destroyed the object.
+	retire() error
+}
+
+// destroy is for kinds of objects that are always external.
+func (*object) destroy() error { return nil }
+
+// retire is for kinds of objects without rings and memory.
+func (*object) retire() error { return nil }
 
 // An Object is an object of a [Context], such as a [PD], a [CQ] or an [XRCD].
 type Object interface{ asObject() *object }
@@ -197,7 +210,7 @@ func (o *object) createWith(create func() error) error {
 	}
 	defer func() {
 		if !created {
-			o.destroyIfExists(o.destroy) // if create panicked after its command, the kernel object exists
+			o.destroyIfExists(o.life.destroy) // if create panicked after its command, the kernel object exists
 			dropAll(o.parents)
 		}
 	}()
@@ -224,8 +237,10 @@ func (o *object) closeOnce() error {
 	if o.users > 0 {
 		return &Error{Op: "close", Object: o.String(), Kind: ErrBusy, Errno: unix.EBUSY, Detail: o.usedBy()}
 	}
-	if err := o.destroy(); err != nil {
-		return err
+	if !o.external {
+		if err := o.life.destroy(); err != nil {
+			return err
+		}
 	}
 	return o.finalize()
 }
@@ -259,10 +274,7 @@ func (o *object) finalize() error {
 	o.closed = true
 	o.ticket.Done()
 	o.ctx.forget(o.id)
-	var err error
-	if o.retire != nil {
-		err = o.retire()
-	}
+	err := o.life.retire()
 	dropAll(o.parents)
 	o.ctx.mu.Lock()
 	o.ctx.objects.remove(o)
@@ -310,6 +322,9 @@ func (o *object) destroyHandleReply(objectID, method, attr, replyAttr uint16, re
 
 func (o *object) destroyCommand(c *ioctl.Cmd) error {
 	err := o.ctx.dev.Do(c)
+	if err == nil {
+		return nil
+	}
 	if mayMeanGone(err) && o.ctx.removed() {
 		// The command was issued while the driver was being removed. By now the
 		// kernel's RDMA core destroys objects without the driver.

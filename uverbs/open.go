@@ -212,7 +212,7 @@ func newContext(dev *ioctl.Device, device Device, p provider) (*Context, error) 
 func startContext(
 	dev *ioctl.Device, device Device, open func(*Context) (providerContext, error),
 ) (_ *Context, err error) {
-	c := &Context{dev: dev, machine: machine.Current(), device: device, name: device.Name, byID: make(map[uint64]queue)}
+	c := &Context{dev: dev, machine: machine.Current(), device: device, name: device.Name}
 	c.creating.none.L = &c.creating.mu
 	defer func() {
 		if err != nil {

@@ -59,14 +59,15 @@ func (p PathConfig) Apply(a *AHAttr) {
 
 // Validate returns [ErrInvalid] if a value does not fit in a packet. CreateQP calls
 // it.
-func (p PathConfig) Validate() error { return p.check("check path", "") }
+func (p PathConfig) Validate() error { return p.check("check path", func() string { return "" }) }
 
-func (p PathConfig) check(op, object string) error {
+// check calls object only for an error.
+func (p PathConfig) check(op string, object func() string) error {
 	switch {
 	case p.SL > maxSL:
-		return invalid(op, object, fmt.Sprintf("Path.SL is %d: service levels are 0 to %d", p.SL, maxSL))
+		return invalid(op, object(), fmt.Sprintf("Path.SL is %d: service levels are 0 to %d", p.SL, maxSL))
 	case p.FlowLabel > maxFlowLabel:
-		return invalid(op, object, fmt.Sprintf("Path.FlowLabel is %#x: flow labels have 20 bits", p.FlowLabel))
+		return invalid(op, object(), fmt.Sprintf("Path.FlowLabel is %#x: flow labels have 20 bits", p.FlowLabel))
 	}
 	return nil
 }

@@ -24,10 +24,8 @@ type PD struct {
 // AllocPD allocates a protection domain: ibv_alloc_pd(3). It returns [ErrClosed]
 // after Close of the Context.
 func (c *Context) AllocPD() (*PD, error) {
-	p := &PD{object: object{ctx: c, kind: "PD", rank: rankPD}}
-	p.destroy = func() error {
-		return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE)
-	}
+	p := new(PD)
+	p.object = object{ctx: c, life: p, kind: "PD", rank: rankPD}
 	if err := p.createWith(p.alloc); err != nil {
 		return nil, err
 	}
@@ -48,6 +46,10 @@ func (p *PD) alloc() error {
 	}
 	p.handle, p.number, p.driver.Handle = reply.Handle, reply.Handle, reply.Handle
 	return nil
+}
+
+func (p *PD) destroy() error {
+	return p.destroyHandle(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE)
 }
 
 func (p *PD) command(uhwIn, uhwOut []byte) (driver.Reply, error) {

@@ -14,9 +14,9 @@ import (
 // stays open.
 func (q *QP) Close() error { return q.close() }
 
-// tearDown destroys the kernel's QP. It waits for Modify, Query and posts that are
+// destroy destroys the kernel's QP. It waits for Modify, Query and posts that are
 // under way, because the kernel may reuse the handle for the next object.
-func (q *QP) tearDown() error {
+func (q *QP) destroy() error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	q.lockBoth()
@@ -44,7 +44,7 @@ func (q *QP) closeGates() {
 	q.recvGate.Store(gateClosed)
 }
 
-func (q *QP) retireRings() error {
+func (q *QP) retire() error {
 	q.lockBoth()
 	defer q.unlockBoth()
 	q.closeGates()

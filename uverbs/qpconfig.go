@@ -106,7 +106,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	if err := checkGID(op, &p.object, cfg.GID); err != nil {
 		return err
 	}
-	if err := cfg.Path.check(op, p.String()); err != nil {
+	if err := cfg.Path.check(op, p.String); err != nil {
 		return err
 	}
 	if cfg.MaxSendSGE == 0 {

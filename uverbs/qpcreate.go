@@ -47,9 +47,8 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 func newQP(c *Context, cfg QPConfig, parents []*object, create func(*QP) error) (*QP, error) {
 	cfg.own()
 	q := &QP{cfg: cfg, single: cfg.SingleGoroutine, psn: randomPSN()}
-	q.object = object{ctx: c, kind: "QP", rank: rankQP}
+	q.object = object{ctx: c, life: q, kind: "QP", rank: rankQP}
 	q.addParents(parents...)
-	q.destroy, q.retire = q.tearDown, q.retireRings
 	q.id = c.id(q)
 	send, recv := q.gatesOf(StateReset)
 	q.sendGate.set(c, send)

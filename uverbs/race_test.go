@@ -288,6 +288,14 @@ func racersAsk(ctx context.Context, r *rig, b *bundle) map[string]func() error {
 	}
 }
 
+// A retirer is an object whose resources f releases.
+type retirer struct {
+	lifecycle
+	f func() error
+}
+
+func (r retirer) retire() error { return r.f() }
+
 // TestContextCloseAwaitsObjects checks that Close of a Context waits for a Close of an object that
 // has begun: otherwise it would fail with ErrBusy, or close the device before the object's rings
 // are retired.
@@ -295,12 +303,11 @@ func TestContextCloseAwaitsObjects(t *testing.T) {
 	r := newRig(t)
 	b := r.bundle(t, false)
 	retiring, goOn := make(chan struct{}), make(chan struct{})
-	retire := b.qp.retire
-	b.qp.retire = func() error {
+	b.qp.life = retirer{b.qp, func() error {
 		close(retiring)
 		<-goOn
-		return retire()
-	}
+		return b.qp.retire()
+	}}
 	first, second := make(chan error), make(chan error)
 	go func() { first <- b.qp.Close() }()
 	<-retiring

@@ -37,8 +37,8 @@ func failAt(t *testing.T, n int, errno unix.Errno) bool {
 		if err := c.Close(); err != nil {
 			t.Errorf("command %d fails with %v: then Close fails: %v", n, errno, err)
 		}
-		if o := c.objects.first; len(c.byID) != 0 || o != nil {
-			t.Errorf("command %d fails with %v: %d ids are left, and object %v", n, errno, len(c.byID), o)
+		if o := c.objects.first; c.ids.count() != 0 || o != nil {
+			t.Errorf("command %d fails with %v: %d ids are left, and object %v", n, errno, c.ids.count(), o)
 		}
 	}
 	failed := r.k.Log()[min(n, len(r.k.Log()))-1]

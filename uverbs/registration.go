@@ -94,9 +94,8 @@ func (mem *backing) release(orphan bool) error {
 func newRegistration(p *PD) *registration {
 	r := new(registration)
 	r.pd.Store(p)
-	r.object = object{ctx: p.ctx, kind: "MR", rank: rankMR}
+	r.object = object{ctx: p.ctx, life: r, kind: "MR", rank: rankMR}
 	r.addParents(&p.object)
-	r.destroy, r.retire = r.dereg, r.releaseMemory
 	return r
 }
 
@@ -150,8 +149,11 @@ func (r *registration) command(p *PD, start, length, iova uint64, a Access) erro
 	return nil
 }
 
-func (r *registration) dereg() error {
+func (r *registration) destroy() error {
 	err := r.destroyHandle(uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)
+	if err == nil {
+		return nil
+	}
 	var e *Error
 	if errors.As(err, &e) && (e.Errno == unix.EINVAL || e.Errno == unix.EBUSY) {
 		e.Kind, e.Detail = ErrBusy, "a memory window is bound to it: close the window, or invalidate it, first"
@@ -159,8 +161,8 @@ func (r *registration) dereg() error {
 	return err
 }
 
-// releaseMemory releases all memory after the kernel has deregistered it.
-func (r *registration) releaseMemory() error {
+// retire releases all memory after the kernel has deregistered it.
+func (r *registration) retire() error {
 	r.ctx.memory.Remove(r.entry)
 	if r.kept {
 		return nil

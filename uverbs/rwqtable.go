@@ -26,7 +26,7 @@ func (c *Context) CreateRWQIndTable(wqs ...*WQ) (*RWQIndTable, error) {
 		return nil, invalid(op, c.name, "the number of WQs must be a power of two, at most 8192: "+sitoa(n))
 	}
 	t := &RWQIndTable{size: len(wqs)}
-	t.object = object{ctx: c, kind: "RWQ table", rank: rankRWQIndTable}
+	t.object = object{ctx: c, life: t, kind: "RWQ table", rank: rankRWQIndTable}
 	for i, q := range wqs {
 		if q == nil {
 			return nil, invalid(op, c.name, "WQ "+sitoa(i)+" is nil")
@@ -38,7 +38,6 @@ func (c *Context) CreateRWQIndTable(wqs ...*WQ) (*RWQIndTable, error) {
 			t.parents = append(t.parents, &q.object)
 		}
 	}
-	t.destroy = t.destroyKernel
 	if err := t.createWith(func() error { return t.create(wqs) }); err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func (t *RWQIndTable) create(wqs []*WQ) error {
 	return nil
 }
 
-func (t *RWQIndTable) destroyKernel() error {
+func (t *RWQIndTable) destroy() error {
 	return t.destroyHandle(uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY,
 		uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)
 }

@@ -76,11 +76,11 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		return nil, err
 	}
 	s := &SRQ{queueLock: queueLock{single: cfg.SingleGoroutine || p.single()}, xrcd: cfg.XRCD, cq: cfg.CQ}
-	s.object = object{ctx: p.ctx, kind: "SRQ", rank: rankSRQ, parents: []*object{&p.object}}
+	s.object = object{ctx: p.ctx, life: s, kind: "SRQ", rank: rankSRQ}
+	s.addParents(&p.object)
 	if s.xrcd != nil {
-		s.parents = append(s.parents, &s.xrcd.object, &s.cq.object)
+		s.addParents(&s.xrcd.object, &s.cq.object)
 	}
-	s.destroy, s.retire = s.tearDown, s.retireRing
 	s.id = p.ctx.id(s)
 	s.gate.set(p.ctx, gateOpen)
 	if err := s.createWith(func() error { return s.create(p, &cfg) }); err != nil {
@@ -313,8 +313,8 @@ func (s *SRQ) query() (SRQAttr, error) {
 	return SRQAttr{MaxWR: int(resp.MaxWr) - s.extra, MaxSGE: int(resp.MaxSge), Limit: int(resp.SrqLimit)}, nil
 }
 
-// tearDown destroys the kernel's queue. It waits for posts that are under way.
-func (s *SRQ) tearDown() error {
+// destroy destroys the kernel's queue. It waits for posts that are under way.
+func (s *SRQ) destroy() error {
 	s.lock()
 	defer s.unlock()
 	gate := s.gate.Swap(gateClosed)
@@ -330,7 +330,7 @@ func (s *SRQ) destroyKernel() error {
 		uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, uapi.UVERBS_ATTR_DESTROY_SRQ_RESP, destroySRQLen)
 }
 
-func (s *SRQ) retireRing() error {
+func (s *SRQ) retire() error {
 	s.lock()
 	defer s.unlock()
 	s.gate.Store(gateClosed)

@@ -16,8 +16,7 @@ type TD struct {
 // Close of the Context, or the kernel's error if the device has no registers left.
 func (c *Context) AllocTD() (*TD, error) {
 	d := &TD{}
-	d.object = object{ctx: c, kind: "TD", rank: rankTD, destroy: func() error { return nil }}
-	d.retire = func() error { return d.impl.Retire() }
+	d.object = object{ctx: c, life: d, kind: "TD", rank: rankTD}
 	if err := d.createWith(d.alloc); err != nil {
 		return nil, err
 	}
@@ -35,6 +34,8 @@ func (d *TD) alloc() error {
 	d.impl, err = p.AllocTD()
 	return d.ctx.wrap(op, d.ctx.name, err, "")
 }
+
+func (d *TD) retire() error { return d.impl.Retire() }
 
 // Context returns the context that d was allocated on.
 func (d *TD) Context() *Context { return d.ctx }

@@ -247,19 +247,23 @@ func TestStrayCompEvent(t *testing.T) {
 	if o := r.c.lookup(b.qp.id); o != any(b.qp) {
 		t.Fatal("the QP has no id")
 	}
-	r.c.mu.Lock()
-	id := r.c.lastID
-	r.c.mu.Unlock()
-	if id == 0 || b.qp.id == b.cq.id {
-		t.Error("ids are not unique")
+	seen := map[uint64]bool{0: true}
+	for _, id := range []uint64{b.qp.id, b.cq.id} {
+		if seen[id] {
+			t.Error("ids are not unique")
+		}
+		seen[id] = true
 	}
 	for range 10 {
 		q := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
-		if q.id <= id {
+		if seen[q.id] {
 			t.Errorf("id %d comes again", q.id)
 		}
-		id = q.id
+		seen[q.id] = true
 		check(t, q.Close())
+		if r.c.lookup(q.id) != nil {
+			t.Errorf("id %d is that of a closed CQ", q.id)
+		}
 	}
 }
 

@@ -101,8 +101,8 @@ func (p *PD) CreateWQ(cfg WQConfig) (*WQ, error) {
 		return nil, err
 	}
 	q := &WQ{queueLock: queueLock{single: cfg.SingleGoroutine}, cq: cfg.CQ}
-	q.object = object{ctx: p.ctx, kind: "WQ", rank: rankWQ, parents: []*object{&p.object, &cfg.CQ.object}}
-	q.destroy, q.retire = q.tearDown, q.retireRing
+	q.object = object{ctx: p.ctx, life: q, kind: "WQ", rank: rankWQ}
+	q.addParents(&p.object, &cfg.CQ.object)
 	q.id = p.ctx.id(q)
 	q.gate.set(p.ctx, gateState)
 	if err := q.createWith(func() error { return q.create(p, &cfg) }); err != nil {
@@ -265,8 +265,8 @@ func (q *WQ) Outstanding() (n int) {
 
 func (q *WQ) deviceGone() { q.gate.closeGone() }
 
-// tearDown destroys the kernel's queue. It waits for posts that are under way.
-func (q *WQ) tearDown() error {
+// destroy destroys the kernel's queue. It waits for posts that are under way.
+func (q *WQ) destroy() error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	q.lock()
@@ -285,7 +285,7 @@ func (q *WQ) destroyKernel() error {
 		uapi.UVERBS_ATTR_DESTROY_WQ_RESP, reply)
 }
 
-func (q *WQ) retireRing() error {
+func (q *WQ) retire() error {
 	q.lock()
 	defer q.unlock()
 	q.gate.Store(gateClosed)

@@ -37,10 +37,8 @@ type XRCD struct {
 // one and flags includes O_EXCL, and [ErrClosed] after Close of the Context or of
 // the file.
 func (c *Context) OpenXRCD(file *os.File, flags int) (*XRCD, error) {
-	x := &XRCD{object{ctx: c, kind: "XRCD", rank: rankXRCD}}
-	x.destroy = func() error {
-		return x.destroyHandle(uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)
-	}
+	x := new(XRCD)
+	x.object = object{ctx: c, life: x, kind: "XRCD", rank: rankXRCD}
 	if flags&^(os.O_CREATE|os.O_EXCL) != 0 {
 		return nil, invalid("open XRCD", c.name, "flags may have os.O_CREATE and os.O_EXCL")
 	}
@@ -90,6 +88,10 @@ func withFD(file *os.File, none int, f func(fd int) error) error {
 		return &Error{Op: "open XRCD", Kind: ErrClosed, Detail: "the file has been closed"}
 	}
 	return err
+}
+
+func (x *XRCD) destroy() error {
+	return x.destroyHandle(uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)
 }
 
 // Context returns the context of x.

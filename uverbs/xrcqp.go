@@ -29,7 +29,7 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := checkGID(op, &x.object, cfg.GID); err != nil {
 		return nil, err
 	}
-	if err := cfg.Path.check(op, x.String()); err != nil {
+	if err := cfg.Path.check(op, x.String); err != nil {
 		return nil, err
 	}
 	cfg.Type = XRCRecv

@@ -17,7 +17,7 @@ var fileLayers = map[string][]fileLayer{
 			"doc errors endian rate access caps attr device gid qpattr path transitions wc status eventtype " +
 				"flowspec memlock rdmacgroup mem_unsafe pollable record queuelock creations"},
 		{"the Context and what its objects have in common",
-			"provider context wrap devicegone gate object eventreader close idle"},
+			"provider ids context wrap devicegone gate object eventreader close idle"},
 		{"opening and querying a device", "query open wallclock limit gidtable gidselect ahexplain"},
 		{"memory, addresses and work requests",
 			"td pd domain registration alloc mr mrexplain rereg nullmr dmabuf dm advise mw grh ah wr"},
