@@ -97,13 +97,19 @@ func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) 
 	return c, nil
 }
 
-// getContext allocates the context. Older kernels refuse a request that is longer than the one
-// they know, so it retries with shorter requests.
+// getContext allocates the context, with a user context of DevX if the device has one for it. Older
+// kernels refuse a request that is longer than the one they know, so it retries with shorter requests.
 func getContext(get driver.Command, set settings) (*uapi.Mlx5IbAllocUcontextResp, error) {
 	req := &uapi.Mlx5IbAllocUcontextReqV2{
 		TotalNumBfregs: uint32(set.registers), NumLowLatencyBfregs: uint32(min(set.exclusive, set.registers-1)),
-		MaxCqeVersion: maxCQEVersion, LibCaps: uapi.MLX5_LIB_CAP_4K_UAR | uapi.MLX5_LIB_CAP_DYN_UAR}
+		Flags: uapi.MLX5_IB_ALLOC_UCTX_DEVX, MaxCqeVersion: maxCQEVersion,
+		LibCaps: uapi.MLX5_LIB_CAP_4K_UAR | uapi.MLX5_LIB_CAP_DYN_UAR}
 	full := ioctl.BytesOf(req)
+	resp := new(uapi.Mlx5IbAllocUcontextResp)
+	if _, err := get(full, ioctl.BytesOf(resp)); err == nil {
+		return resp, nil
+	}
+	req.Flags = 0 // as libmlx5 does after any error: the device may have no DevX, or no more user contexts
 	var first error
 	for _, n := range []int{len(full), beforeLibCaps, beforeCQEVersion} {
 		resp := new(uapi.Mlx5IbAllocUcontextResp)

@@ -23,7 +23,8 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestLadder checks that getContext sends shorter requests to older kernels, which reject the longer ones.
+// TestLadder checks that getContext requests a user context of DevX, and sends shorter requests to older kernels, which
+// reject the longer ones.
 func TestLadder(t *testing.T) {
 	set := standard().set
 	for _, c := range []struct {
@@ -32,11 +33,11 @@ func TestLadder(t *testing.T) {
 		asked []int
 	}{
 		{32, nil, []int{32}},
-		{24, unix.EINVAL, []int{32, 24}},
-		{16, unix.EOPNOTSUPP, []int{32, 24, 16}},
-		{0, unix.EINVAL, []int{32, 24, 16}},
-		{0, unix.EPERM, []int{32}},
-		{0, unix.EIO, []int{32}},
+		{24, unix.EINVAL, []int{32, 32, 24}},
+		{16, unix.EOPNOTSUPP, []int{32, 32, 24, 16}},
+		{0, unix.EINVAL, []int{32, 32, 24, 16}},
+		{0, unix.EPERM, []int{32, 32}},
+		{0, unix.EIO, []int{32, 32}},
 	} {
 		var asked []int
 		_, err := getContext(func(in, out []byte) (driver.Reply, error) {
@@ -49,6 +50,21 @@ func TestLadder(t *testing.T) {
 		if !slices.Equal(asked, c.asked) || c.takes > 0 != (err == nil) || c.takes == 0 && !errors.Is(err, c.err) {
 			t.Errorf("a kernel that takes %d bytes was asked for %v: %v", c.takes, asked, err)
 		}
+	}
+}
+
+// TestNoUserContext checks that a context is allocated without DevX if the device has no user contexts.
+func TestNoUserContext(t *testing.T) {
+	var flags []uint32
+	_, err := getContext(func(in, out []byte) (driver.Reply, error) {
+		flags = append(flags, binary.NativeEndian.Uint32(in[8:]))
+		if flags[len(flags)-1] != 0 {
+			return driver.Reply{}, unix.ENOMEM
+		}
+		return driver.Reply{}, nil
+	}, standard().set)
+	if want := []uint32{uapi.MLX5_IB_ALLOC_UCTX_DEVX, 0}; err != nil || !slices.Equal(flags, want) {
+		t.Errorf("flags %d, want %d: %v", flags, want, err)
 	}
 }
 

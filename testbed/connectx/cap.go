@@ -42,17 +42,14 @@ type capabilities struct {
 // maximum values.
 func Offered(link LinkLayer) []Capability {
 	if link == Ethernet {
-		return slices.Concat(offered, offeredDeviceMemory, offeredPinned, offeredEthernet)
+		return slices.Concat(offered, offeredDeviceMemory, offeredDevX, offeredPinned, offeredEthernet)
 	}
-	return slices.Concat(offered, offeredDeviceMemory, offeredPinned, offeredInfiniBand)
+	return slices.Concat(offered, offeredDeviceMemory, offeredDevX, offeredPinned, offeredInfiniBand)
 }
 
 // offeredBy is like Offered, for a device with the given configuration.
 func offeredBy(config *Config) []Capability {
 	rows := Offered(config.LinkLayer)
-	if config.DevX {
-		rows = append(rows, offeredDevX...)
-	}
 	if config.ODP {
 		i := slices.IndexFunc(rows, func(c Capability) bool { return c == offeredPinned[0] })
 		rows = slices.Concat(rows[:i:i], rows[i+len(offeredPinned):], offeredODP)

@@ -35,7 +35,7 @@ var byOpcode = make(map[uint16]*command)
 
 func init() {
 	for _, table := range [][]command{hcaCommands, portCommands, objectCommands, qpCommands, srqCommands, ethCommands,
-		flowCommands, uctxCommands} {
+		flowCommands, uctxCommands, umemCommands} {
 		for i := range table {
 			byOpcode[table[i].opcode] = &table[i]
 		}
@@ -52,6 +52,7 @@ func (d *Device) execute(in []byte, n int) []byte {
 		size = max(n, c.out.Size)
 	}
 	out := make([]byte, size)
+	d.owners.claimed = [memories]uint32{}
 	err := d.injected(opcode)
 	if err == nil {
 		err = d.check(c, in)
@@ -59,7 +60,9 @@ func (d *Device) execute(in []byte, n int) []byte {
 	if err == nil {
 		err = c.run(d, in, out)
 	}
-	if err != nil {
+	if err == nil {
+		d.account(opcode, in, out)
+	} else {
 		clear(out)
 		d.fail(opcode, out, err)
 	}
@@ -81,7 +84,10 @@ func (d *Device) check(c *command, in []byte) error {
 	case c.when == atFirst && !d.config.NoISSI:
 		return refuse(statusBadOpcode, reasonISSI)
 	}
-	return d.checkUser(in)
+	if err := d.checkUser(in); err != nil {
+		return err
+	}
+	return d.checkOwner(c.opcode, in)
 }
 
 // fail stores the output of a command that was refused.

@@ -23,8 +23,15 @@ const (
 	selectOverrun = 1 << 2
 )
 
+// Where a completion queue's ring is: CREATE_CQ and MODIFY_CQ have the same fields there.
+var cqPlace = ringPlace{
+	valid: prm.CreateCQInCQUMemValid, id: prm.CreateCQInCQUMemID, offset: prm.CreateCQInCQUMemOffset,
+	list:        prm.CreateCQInPAS,
+	logPageSize: prm.CQCLogPageSize.Within(prm.CreateCQInCQC), pageOffset: prm.CQCPageOffset.Within(prm.CreateCQInCQC),
+}
+
 // cqBuffer decodes the location of a completion queue's ring.
-func (d *Device) cqBuffer(in, c []byte, list prm.Field) (wide bool, logSize uint8, b engine.Buffer, err error) {
+func (d *Device) cqBuffer(in, c []byte) (wide bool, logSize uint8, b engine.Buffer, err error) {
 	wide, logSize = prm.CQCCQESize.Is(c), uint8(prm.CQCLogCQSize.Get(c))
 	if uint64(logSize) > d.caps.general(prm.HCACapLogMaxCQSize) || prm.CQCCQESize.Get(c) > cqe128 {
 		return wide, logSize, b, refuse(statusLimit, reasonSize)
@@ -33,13 +40,18 @@ func (d *Device) cqBuffer(in, c []byte, list prm.Field) (wide bool, logSize uint
 	if wide {
 		n *= 2
 	}
-	b, err = buffer(in, list, prm.CQCLogPageSize.Get(c), prm.CQCPageOffset.Get(c), n)
+	b, err = d.ring(in, cqPlace, n)
 	return wide, logSize, b, err
 }
 
 func (d *Device) createCQ(in, out []byte) error {
 	c := prm.CreateCQInCQC.Bytes(in)
-	wide, logSize, b, err := d.cqBuffer(in, c, prm.CreateCQInPAS)
+	wide, logSize, b, err := d.cqBuffer(in, c)
+	if err != nil {
+		return err
+	}
+	record, err := d.record(in, prm.CQCDBRAddr.Within(prm.CreateCQInCQC), prm.CQCDBRUMemValid.Within(prm.CreateCQInCQC),
+		prm.CQCDBRUMemID.Within(prm.CreateCQInCQC))
 	if err != nil {
 		return err
 	}
@@ -49,7 +61,7 @@ func (d *Device) createCQ(in, out []byte) error {
 		Wide:     wide,
 		LogSize:  logSize,
 		Buffer:   b,
-		Record:   prm.CQCDBRAddr.Get(c),
+		Record:   record,
 		NoCheck:  prm.CQCOI.Is(c),
 		MaxCount: uint16(prm.CQCCQMaxCount.Get(c)),
 		Period:   uint16(prm.CQCCQPeriod.Get(c)),
@@ -129,7 +141,7 @@ func (d *Device) modifyCQ(in, out []byte) error {
 		cq.Moderate(count, period)
 		return nil
 	case resizeCQ:
-		wide, logSize, b, err := d.cqBuffer(in, c, prm.ModifyCQInPAS)
+		wide, logSize, b, err := d.cqBuffer(in, c)
 		if err != nil {
 			return err
 		}

@@ -45,8 +45,6 @@ type Config struct {
 	// ODP enables memory on demand: the driver creates memory keys whose pages
 	// are provided on access, and the device requests them by page faults.
 	ODP bool
-	// DevX enables user contexts: the driver then passes on commands of programs.
-	DevX bool
 
 	// FirstUAR is the number of the first UAR page, in units of 4 KiB; default:
 	// 16. BAR 0 has room for at least 2^13-208 pages from there on. From 65536
@@ -104,6 +102,9 @@ type Device struct {
 	domains  numbers // transport domains
 	counters numbers // sets of Q counters
 	users    numbers // user contexts
+	owners   owners
+	umems    numbers
+	memories map[uint32]*umem
 	port     portState
 	failures []*failure
 
@@ -200,6 +201,9 @@ func (d *Device) stop() {
 	d.domains = newNumbers("transport domain", 1, 1<<d.caps.general(prm.HCACapLogMaxTransportDomain))
 	d.counters = newNumbers("counter set", 1, 255)
 	d.users = newUsers(&d.caps)
+	d.owners = newOwners()
+	d.umems = newNumbers("umem", 1, 1<<d.caps.general(prm.HCACapLogMaxUMem)-1)
+	d.memories = make(map[uint32]*umem)
 	d.port.restart()
 	d.hca.Reset()
 	d.limitFrames()

@@ -45,13 +45,30 @@ func (d *Device) wqBuffer(in []byte, wq prm.Field) (engine.Buffer, uint8, uint8,
 	case uint64(size) > d.caps.general(prm.HCACapLogMaxWQSize):
 		return engine.Buffer{}, 0, 0, refuse(statusLimit, reasonSize)
 	}
-	b, err := buffer(in, prm.WQPAS.Within(wq), prm.WQLogWQPGSize.Get(c), prm.WQPageOffset.Get(c), 1<<(size+stride))
+	b, err := d.ring(in, wqPlace(wq), 1<<(size+stride))
 	return b, size, stride, err
+}
+
+// wqPlace returns where the ring of a work queue is whose context is at wq.
+func wqPlace(wq prm.Field) ringPlace {
+	return ringPlace{
+		valid: prm.WQWQUMemValid.Within(wq), id: prm.WQWQUMemID.Within(wq), offset: prm.WQWQUMemOffset.Within(wq),
+		list: prm.WQPAS.Within(wq), logPageSize: prm.WQLogWQPGSize.Within(wq), pageOffset: prm.WQPageOffset.Within(wq),
+	}
+}
+
+// wqRecord decodes the address of the doorbell record of a work queue whose context is at wq.
+func (d *Device) wqRecord(in []byte, wq prm.Field) (uint64, error) {
+	return d.record(in, prm.WQDBRAddr.Within(wq), prm.WQDBRUMemValid.Within(wq), prm.WQDBRUMemID.Within(wq))
 }
 
 func (d *Device) createSQ(in, out []byte) error {
 	wq := prm.SQCWQ.Within(prm.CreateSQInSQC)
 	b, size, stride, err := d.wqBuffer(in, wq)
+	if err != nil {
+		return err
+	}
+	record, err := d.wqRecord(in, wq)
 	if err != nil {
 		return err
 	}
@@ -62,7 +79,7 @@ func (d *Device) createSQ(in, out []byte) error {
 		TIS:          get32(prm.SQCTISNum0, c),
 		PD:           get32(prm.WQPD, wq.Bytes(in)),
 		UAR:          get32(prm.WQUARPage, wq.Bytes(in)),
-		Record:       prm.WQDBRAddr.Get(wq.Bytes(in)),
+		Record:       record,
 		LogSize:      size,
 		Buffer:       b,
 		ReservedLKey: prm.SQCRLKY.Is(c),
@@ -125,6 +142,10 @@ func (d *Device) createRQ(in, out []byte) error {
 	if err != nil {
 		return err
 	}
+	record, err := d.wqRecord(in, wq)
+	if err != nil {
+		return err
+	}
 	c := prm.CreateRQInRQC.Bytes(in)
 	if prm.RQCMemRQType.Is(c) || prm.RQCScatterFcs.Is(c) {
 		return refuse(statusBadParam, reasonCapability)
@@ -133,7 +154,7 @@ func (d *Device) createRQ(in, out []byte) error {
 		CQ:           get32(prm.RQCCQN, c),
 		UserIndex:    get32(prm.RQCUserIndex, c),
 		PD:           get32(prm.WQPD, wq.Bytes(in)),
-		Record:       prm.WQDBRAddr.Get(wq.Bytes(in)),
+		Record:       record,
 		LogSize:      size,
 		LogStride:    stride,
 		Buffer:       b,

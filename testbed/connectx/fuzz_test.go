@@ -22,7 +22,6 @@ func FuzzCommand(f *testing.F) {
 			return
 		}
 		v := newDriver(t, func(c *Config) {
-			c.DevX = true
 			if ethernet {
 				c.LinkLayer = Ethernet
 			}

@@ -19,7 +19,7 @@ var creations = map[uint16][]string{
 	0x80e: {"xrcd"}, 0x800: {"pd"}, 0x802: {"uar", "uar_page"}, 0x816: {"transport_domain"},
 	0x900: {"tirn", "destination_id"}, 0x904: {"sqn"},
 	0x908: {"rqn", "inline_rqn"}, 0x912: {"tisn", "tis_num_0"}, 0x916: {"rqtn", "indirect_table"}, 0x930: {"table_id"},
-	0x933: {"group_id"},
+	0x933: {"group_id"}, 0xa08: {"umem_id", "cq_umem_id", "wq_umem_id", "dbr_umem_id", "mkey_umem_id"},
 }
 
 // A sequence is a sequence of commands. Most numbers and addresses in it are
@@ -117,6 +117,9 @@ func (s *sequence) fill(in []byte, f prm.Field) {
 	}
 }
 
+// smallest is the smallest value that is an address, and not a size or an offset.
+const smallest = 64
+
 // set sets a field to another value: the number of any object, the address of
 // existing memory or, with the top bit, probably an invalid value.
 func (s *sequence) set(in []byte, f prm.Field, v uint32) {
@@ -128,7 +131,7 @@ func (s *sequence) set(in []byte, f prm.Field, v uint32) {
 		f.Set(in, uint64(v)<<32|uint64(v))
 	case f.Width == 24:
 		f.Set(in, uint64(s.numbers[int(v)%len(s.numbers)]))
-	case f.Width == 64:
+	case f.Width == 64 && v >= smallest:
 		f.Set(in, s.record+uint64(v%pageSize))
 	default:
 		f.Set(in, uint64(v))

@@ -119,6 +119,9 @@ func (d *Device) createMKey(in, out []byte) error {
 	if actual > 0 {
 		a.Translations = bytes.Clone(list[:actual*octoword])
 	}
+	if err := d.placeMKey(in, &a); err != nil {
+		return err
+	}
 	for right, f := range mkeyRights {
 		if f.Is(c) {
 			a.Rights |= right
@@ -130,6 +133,24 @@ func (d *Device) createMKey(in, out []byte) error {
 	}
 	prm.CreateMKeyOutMKeyIndex.Set(out, uint64(k.Index))
 	return nil
+}
+
+// placeMKey sets the list of a memory key whose data is in a umem. Keys of users are either of this
+// kind or consist of other keys: users do not know the addresses of memory.
+func (d *Device) placeMKey(in []byte, a *engine.MKeyAttr) (err error) {
+	indirect := a.Mode == engine.KLM || a.Mode == engine.KSM
+	if !prm.CreateMKeyInMKeyUMemValid.Is(in) {
+		if !indirect && !privileged(userOf(in)) {
+			return refuse(statusBadParam, reasonUMem)
+		}
+		return nil
+	}
+	if a.Mode != engine.MTT || a.Free || a.Length64 || len(a.Translations) > 0 {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	a.Translations, err = d.keyPages(in, a.Length, a.PageShift)
+	a.Octowords = max(a.Octowords, uint32(len(a.Translations)/octoword))
+	return err
 }
 
 func (d *Device) queryMKey(in, out []byte) error {

@@ -159,6 +159,8 @@ var offeredEthernet = []Capability{
 	{CapEthernet, prm.EthCapWQEInlineMode, 2},
 	{CapEthernet, prm.EthCapSelfLBEnModifiable, 1},
 
+	{CapGeneral, prm.HCACapRTS2RTSQPUDPSport, 1},
+
 	{CapRoCE, prm.RoCECapRoCEVersion, 5}, // versions 1 and 2
 	{CapRoCE, prm.RoCECapL3Type, 6},      // IPv4 and IPv6
 	{CapRoCE, prm.RoCECapRRoCEDestUDPPort, 4791},

@@ -39,6 +39,13 @@ const (
 // migrations maps the codes of pm_state.
 var migrations = map[uint64]transport.MigrationState{0: transport.Armed, 1: transport.Rearm, 3: transport.Migrated}
 
+// Where a queue pair's rings are.
+var qpPlace = ringPlace{
+	valid: prm.CreateQPInWQUMemValid, id: prm.CreateQPInWQUMemID, offset: prm.CreateQPInWQUMemOffset,
+	list:        prm.CreateQPInPAS,
+	logPageSize: prm.QPCLogPageSize.Within(prm.CreateQPInQPC), pageOffset: prm.QPCPageOffset.Within(prm.CreateQPInQPC),
+}
+
 func (d *Device) createQP(in, out []byte) error {
 	c := prm.CreateQPInQPC.Bytes(in)
 	a := d.decodeQP(c)
@@ -58,7 +65,11 @@ func (d *Device) createQP(in, out []byte) error {
 		}
 	}
 	var err error
-	a.Buffer, err = buffer(in, prm.CreateQPInPAS, prm.QPCLogPageSize.Get(c), prm.QPCPageOffset.Get(c), n)
+	if a.Buffer, err = d.ring(in, qpPlace, n); err != nil {
+		return err
+	}
+	a.Record, err = d.record(in, prm.QPCDBRAddr.Within(prm.CreateQPInQPC), prm.QPCDBRUMemValid.Within(prm.CreateQPInQPC),
+		prm.QPCDBRUMemID.Within(prm.CreateQPInQPC))
 	if err != nil {
 		return err
 	}
@@ -189,6 +200,13 @@ func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 	return func(d *Device, in, out []byte) error {
 		a := d.decodeQP(prm.ModifyQPInQPC.Bytes(in))
 		mask := engine.Param(prm.ModifyQPInOptParamMask.Get(in) & (1<<28 - 1))
+		if t == engine.RTS2RTS {
+			more, err := d.secondMask(in)
+			if err != nil {
+				return err
+			}
+			mask |= more
+		}
 		ece := get32(prm.ModifyQPInECE, in)
 		if err := d.checkECE(ece); err != nil {
 			return err
@@ -202,6 +220,15 @@ func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 		prm.ModifyQPOutECE.Set(out, uint64(a.ECE))
 		return nil
 	}
+}
+
+// secondMask decodes the second mask of optional parameters of RTS2RTS_QP.
+func (d *Device) secondMask(in []byte) (engine.Param, error) {
+	mask := prm.ModifyQPInOptMask9532.Get(in)
+	if mask&^(uint64(engine.ParamUDPSport)>>32) != 0 || mask != 0 && d.caps.general(prm.HCACapRTS2RTSQPUDPSport) == 0 {
+		return 0, refuse(statusBadParam, reasonCapability)
+	}
+	return engine.Param(mask) << 32, nil
 }
 
 // move returns the function for a transition without a context.

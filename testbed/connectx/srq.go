@@ -44,7 +44,6 @@ func (d *Device) createRMP(in, out []byte) error {
 		PD:        get32(prm.WQPD, c),
 		LogSize:   uint8(prm.WQLogWQSize.Get(c)),
 		LogStride: uint8(prm.WQLogWQStride.Get(c)),
-		Record:    prm.WQDBRAddr.Get(c),
 		Limit:     uint16(prm.WQLWM.Get(c)),
 	}
 	switch {
@@ -54,9 +53,11 @@ func (d *Device) createRMP(in, out []byte) error {
 		return refuse(statusLimit, reasonSize)
 	}
 	var err error
-	list := prm.WQPAS.Within(prm.RMPCWQ).Within(prm.CreateRMPInRMPC)
-	a.Buffer, err = buffer(in, list, prm.WQLogWQPGSize.Get(c), prm.WQPageOffset.Get(c), 1<<(a.LogSize+a.LogStride))
-	if err != nil {
+	wq := prm.RMPCWQ.Within(prm.CreateRMPInRMPC)
+	if a.Buffer, err = d.ring(in, wqPlace(wq), 1<<(a.LogSize+a.LogStride)); err != nil {
+		return err
+	}
+	if a.Record, err = d.wqRecord(in, wq); err != nil {
 		return err
 	}
 	s, err := d.hca.CreateSRQ(a)
@@ -142,7 +143,7 @@ func (d *Device) newXRCSRQ(in []byte, context, list prm.Field) (number uint32, e
 		Limit:        uint16(prm.XRCSRQCLWM.Get(c)),
 		ReservedLKey: prm.XRCSRQCRLKY.Is(c),
 	}
-	if prm.XRCSRQCWQSignature.Is(c) {
+	if prm.XRCSRQCWQSignature.Is(c) || prm.XRCSRQCDBRUMemValid.Is(c) || prm.CreateXRCSRQInXRCSRQUMemValid.Is(in) {
 		return 0, refuse(statusBadParam, reasonCapability)
 	}
 	a.Buffer, err = buffer(in, list, prm.XRCSRQCLogPageSize.Get(c), prm.XRCSRQCPageOffset.Get(c),

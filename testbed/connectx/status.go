@@ -51,6 +51,9 @@ const (
 	reasonBuffer              // too few pages for a queue
 	reasonUID                 // an unknown user context
 	reasonLink                // a command of the other link layer
+	reasonUser                // a command that users may not execute
+	reasonOwner               // an object of another user
+	reasonUMem                // an unknown umem, or another user's
 )
 
 // A refusal is the error of a refused command.

@@ -61,6 +61,8 @@ func classOf(name string) trace.Class {
 }
 
 var classes = map[string]trace.Class{
+	"uid": "user_context", "destroyed_uid": "user_context",
+	"umem_id": "umem", "cq_umem_id": "umem", "wq_umem_id": "umem", "dbr_umem_id": "umem", "mkey_umem_id": "umem",
 	"pd": "pd", "xrcd": "xrcd", "uar": "uar", "uar_page": "uar", "transport_domain": "td", "counter_set_id": "counter",
 	"eq_number": "eq", "c_eqn": "eq", "c_eqn_or_apu_element": "eq",
 	"cqn": "cq", "cqn_snd": "cq", "cqn_rcv": "cq",

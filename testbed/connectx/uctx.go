@@ -12,8 +12,14 @@ var uctxCommands = []command{
 // logUctx is log2 of the number of user contexts.
 const logUctx = 8
 
-// offeredDevX are capabilities of a device with user contexts.
-var offeredDevX = []Capability{{CapGeneral, prm.HCACapLogMaxUctx, logUctx}}
+// logUMem is log2 of the number of umems.
+const logUMem = 16
+
+// offeredDevX are capabilities of DevX. A device with log_max_uctx=0 has none.
+var offeredDevX = []Capability{
+	{CapGeneral, prm.HCACapLogMaxUctx, logUctx},
+	{CapGeneral, prm.HCACapLogMaxUMem, logUMem},
+}
 
 // newUsers returns the user contexts of a device. Number 0 is the driver.
 func newUsers(caps *capabilities) numbers {
@@ -32,11 +38,16 @@ func (d *Device) createUctx(in, out []byte) error {
 	return d.users.alloc(prm.CreateUctxOutUID, out)
 }
 
+// destroyUctx destroys a user context that owns no objects.
 func (d *Device) destroyUctx(in, out []byte) error {
 	if d.caps.general(prm.HCACapLogMaxUctx) == 0 {
 		return refuse(statusBadOpcode, reasonOpcode)
 	}
-	return d.users.remove(uint32(prm.DestroyUctxInUID.Get(in)))
+	uid := prm.DestroyUctxInUID.Get(in)
+	if d.owns(uint16(uid)) {
+		return refuse(statusBusy, reasonInUse)
+	}
+	return d.users.remove(uint32(uid))
 }
 
 // sharedUser is the user of objects that the driver shares among all users, as

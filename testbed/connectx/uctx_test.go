@@ -6,7 +6,9 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
-func withDevX(c *Config) { c.DevX = true }
+func withoutDevX(c *Config) {
+	c.Capabilities = append(c.Capabilities, Capability{CapGeneral, prm.HCACapLogMaxUctx, 0})
+}
 
 // createUctx creates a user context and returns its number.
 func (v *driver) createUctx() uint64 {
@@ -16,7 +18,7 @@ func (v *driver) createUctx() uint64 {
 
 // TestUserContext checks that commands name an existing user context or none.
 func TestUserContext(t *testing.T) {
-	v := newDriver(t, withDevX)
+	v := newDriver(t, nil)
 	v.boot()
 	a, b := v.createUctx(), v.createUctx()
 	if a == 0 || b == 0 || a == b {
@@ -24,10 +26,12 @@ func TestUserContext(t *testing.T) {
 	}
 	as := func(uid uint64) func([]byte) { return func(in []byte) { prm.CmdUID.Set(in, uid) } }
 	destroy := func(uid uint64) func([]byte) { return func(in []byte) { prm.DestroyUctxInUID.Set(in, uid) } }
-	v.run(0x800, 0, as(a))          // ALLOC_PD
+	pd := prm.AllocPDOutPD.Get(v.run(0x800, 0, as(a)))
 	v.run(0x100, 1, as(b))          // QUERY_HCA_CAP
 	v.run(0x771, 0, as(sharedUser)) // ALLOC_Q_COUNTER
 	v.refused(0x800, 0, statusBadParam, reasonUID, as(b+1))
+	v.refused(0xa06, 0, statusBusy, reasonInUse, destroy(a))
+	v.run(0x801, 0, func(in []byte) { as(a)(in); prm.DeallocPDInPD.Set(in, pd) })
 	v.run(0xa06, 0, destroy(a))
 	v.refused(0x800, 0, statusBadParam, reasonUID, as(a))
 	v.run(0x800, 0, as(b))
@@ -39,7 +43,7 @@ func TestUserContext(t *testing.T) {
 
 // TestUserContextLimit checks the number of user contexts.
 func TestUserContextLimit(t *testing.T) {
-	v := newDriver(t, withDevX)
+	v := newDriver(t, nil)
 	v.boot()
 	for range 1<<logUctx - 1 {
 		v.createUctx()
@@ -49,7 +53,7 @@ func TestUserContextLimit(t *testing.T) {
 
 // TestNoUserContexts checks that a device without DevX has no user contexts.
 func TestNoUserContexts(t *testing.T) {
-	v := newDriver(t, nil)
+	v := newDriver(t, withoutDevX)
 	v.boot()
 	v.refused(0xa04, 0, statusBadOpcode, reasonOpcode, nil)
 	v.refused(0xa06, 0, statusBadOpcode, reasonOpcode, nil)

@@ -18,7 +18,8 @@ var differences = []difference{
 // queries are commands without effect. The libraries issue different ones at
 // different times, and the kernel's network device queries its counters.
 var queries = []string{
-	"command.QUERY_QP", "command.QUERY_ADAPTER", "command.QUERY_NIC_VPORT_CONTEXT", "command.QUERY_HCA_VPORT_CONTEXT",
+	"command.QUERY_QP", "command.QUERY_ADAPTER", "command.QUERY_HCA_CAP", "command.QUERY_NIC_VPORT_CONTEXT",
+	"command.QUERY_HCA_VPORT_CONTEXT",
 	"command.QUERY_HCA_VPORT_GID",
 	"command.QUERY_HCA_VPORT_PKEY", "command.QUERY_VPORT_COUNTER", "command.QUERY_Q_COUNTER", "command.ACCESS_REG",
 	"command.MAD_IFC",

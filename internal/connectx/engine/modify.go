@@ -20,7 +20,7 @@ const (
 )
 
 // A Param is a bit of the mask of optional parameters.
-type Param uint32
+type Param uint64
 
 const (
 	ParamAlternate   Param = 1 << 0
@@ -48,7 +48,13 @@ const (
 	paramMTU     Param = 1 << 29
 	paramRecvPSN Param = 1 << 30
 	paramSendPSN Param = 1 << 31
+
+	// ParamUDPSport is in the second mask, whose bits begin at 32.
+	ParamUDPSport Param = 1 << (32 + 2)
 )
+
+// whileDrained are the optional parameters of a drained send queue.
+const whileDrained = ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN | ParamUDPSport)
 
 // transitions has, for each transition, the states where it may start, the
 // resulting state, and the required and optional parameters.
@@ -67,10 +73,10 @@ var transitions = map[Transition]struct {
 		ParamAckTimeout,
 		may: ParamAlternate | paramRights | ParamMigration | ParamRNRTimer | ParamQKey | ParamMaxRespond},
 	RTS2RTS: {from: []QPState{RTS}, to: RTS, may: paramRights | ParamRNRTimer | ParamMigration | ParamAlternate |
-		ParamQKey | ParamMaxRespond},
+		ParamQKey | ParamMaxRespond | ParamUDPSport},
 	RTS2SQD:   {from: []QPState{RTS}, to: SQD},
-	SQD2SQD:   {from: []QPState{SQD}, to: SQD, may: ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN)},
-	SQD2RTS:   {from: []QPState{SQD}, to: RTS, may: ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN)},
+	SQD2SQD:   {from: []QPState{SQD}, to: SQD, may: whileDrained},
+	SQD2RTS:   {from: []QPState{SQD}, to: RTS, may: whileDrained},
 	SQERR2RTS: {from: []QPState{SQE}, to: RTS, may: paramRights | ParamQKey | ParamRNRTimer},
 	ToErr:     {from: []QPState{Reset, Init, RTR, RTS, SQE, SQD, Err}, to: Err},
 	ToReset:   {from: []QPState{Reset, Init, RTR, RTS, SQE, SQD, Err}, to: Reset},
@@ -126,6 +132,10 @@ func (qp *QP) check(set Param, a *QPAttr) error {
 	if set&ParamMaxInitiate != 0 && uint(a.MaxInitiate) > 128 || set&ParamMaxRespond != 0 && uint(a.MaxRespond) > 128 {
 		return failf(ErrLimit, "%d and %d READs and atomics", a.MaxInitiate, a.MaxRespond)
 	}
+	hasPort := qp.hca.config.LinkLayer == Ethernet && (qp.Service == ServiceRC || qp.Service == ServiceUC)
+	if set&ParamUDPSport != 0 && !hasPort {
+		return failf(ErrParam, "a UDP source port of service %#x", uint8(qp.Service))
+	}
 	if set&ParamPKeyIndex != 0 && int(a.Primary.PKeyIndex) >= qp.hca.limits.PKeys {
 		return failf(ErrParam, "P_Key index %d", a.Primary.PKeyIndex)
 	}
@@ -147,6 +157,7 @@ func (qp *QP) set(which Param, a *QPAttr) {
 	for p, do := range map[Param]func(){
 		ParamPKeyIndex:   func() { q.Primary.PKeyIndex = a.Primary.PKeyIndex },
 		ParamAlternate:   func() { q.Alternate = a.Alternate },
+		ParamUDPSport:    func() { q.Primary.UDPSport = a.Primary.UDPSport },
 		ParamRemoteRead:  func() { q.RemoteRead = a.RemoteRead },
 		ParamRemoteWrite: func() { q.RemoteWrite = a.RemoteWrite },
 		ParamAtomic:      func() { q.RemoteAtomic = a.RemoteAtomic },

@@ -35,6 +35,7 @@ var (
 	HCACapLogMaxRAResDc                 = HCACap.field("log_max_ra_res_dc", 0x27, 2, 6)
 	HCACapReleaseAllPages               = HCACap.field("release_all_pages", 0x28, 5, 1)
 	HCACapLogMaxRAReqQP                 = HCACap.field("log_max_ra_req_qp", 0x29, 2, 6)
+	HCACapRTS2RTSQPUDPSport             = HCACap.field("rts2rts_qp_udp_sport", 0x2a, 1, 1)
 	HCACapLogMaxRAResQP                 = HCACap.field("log_max_ra_res_qp", 0x2b, 2, 6)
 	HCACapEndPad                        = HCACap.field("end_pad", 0x2c, 0, 1)
 	HCACapCacheLine128byte              = HCACap.field("cache_line_128byte", 0x2c, 4, 1)

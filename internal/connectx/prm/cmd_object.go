@@ -158,6 +158,8 @@ var (
 	CreateMKeyInDataDirect                    = CreateMKeyIn.field("data_direct", 0xc, 2, 1)
 	CreateMKeyInMKC                           = CreateMKeyIn.nest("memory_key_mkey_entry", 0x10, MKC)
 	CreateMKeyInTranslationsOctwordActualSize = CreateMKeyIn.field("translations_octword_actual_size", 0x60, 0, 32)
+	CreateMKeyInMKeyUMemID                    = CreateMKeyIn.field("mkey_umem_id", 0x64, 0, 32)
+	CreateMKeyInMKeyUMemOffset                = CreateMKeyIn.field("mkey_umem_offset", 0x68, 0, 64)
 	CreateMKeyInKLMPASMTT                     = CreateMKeyIn.tail("klm_pas_mtt", 0x110, 32)
 )
 
@@ -228,10 +230,12 @@ var (
 var DestroyEQOut = output("destroy_eq", 0x10)
 
 var (
-	CreateCQIn            = input("create_cq", 0x110)
-	CreateCQInCQC         = CreateCQIn.nest("cq_context", 0x10, CQC)
-	CreateCQInCQUMemValid = CreateCQIn.field("cq_umem_valid", 0x5c, 0, 1)
-	CreateCQInPAS         = CreateCQIn.tail("pas", 0x110, 64)
+	CreateCQIn             = input("create_cq", 0x110)
+	CreateCQInCQC          = CreateCQIn.nest("cq_context", 0x10, CQC)
+	CreateCQInCQUMemOffset = CreateCQIn.field("cq_umem_offset", 0x50, 0, 64)
+	CreateCQInCQUMemID     = CreateCQIn.field("cq_umem_id", 0x58, 0, 32)
+	CreateCQInCQUMemValid  = CreateCQIn.field("cq_umem_valid", 0x5c, 0, 1)
+	CreateCQInPAS          = CreateCQIn.tail("pas", 0x110, 64)
 )
 
 var (
@@ -258,12 +262,14 @@ var (
 var DestroyCQOut = output("destroy_cq", 0x10)
 
 var (
-	ModifyCQIn            = input("modify_cq", 0x110)
-	ModifyCQInCQN         = ModifyCQIn.field("cqn", 0x9, 0, 24)
-	ModifyCQInCQC         = ModifyCQIn.nest("cq_context", 0x10, CQC)
-	ModifyCQInCQUMemValid = ModifyCQIn.field("cq_umem_valid", 0x5c, 0, 1)
-	ModifyCQInPAS         = ModifyCQIn.tail("pas", 0x110, 64)
-	ModifyCQInFieldSelect = ModifyCQIn.field("field_select", 0xc, 0, 32)
+	ModifyCQIn             = input("modify_cq", 0x110)
+	ModifyCQInCQN          = ModifyCQIn.field("cqn", 0x9, 0, 24)
+	ModifyCQInFieldSelect  = ModifyCQIn.field("field_select", 0xc, 0, 32)
+	ModifyCQInCQC          = ModifyCQIn.nest("cq_context", 0x10, CQC)
+	ModifyCQInCQUMemOffset = ModifyCQIn.field("cq_umem_offset", 0x50, 0, 64)
+	ModifyCQInCQUMemID     = ModifyCQIn.field("cq_umem_id", 0x58, 0, 32)
+	ModifyCQInCQUMemValid  = ModifyCQIn.field("cq_umem_valid", 0x5c, 0, 1)
+	ModifyCQInPAS          = ModifyCQIn.tail("pas", 0x110, 64)
 )
 
 var ModifyCQOut = output("modify_cq", 0x10)

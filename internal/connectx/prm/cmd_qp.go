@@ -33,6 +33,7 @@ var (
 	ModifyQPInOptParamMask = ModifyQPIn.field("opt_param_mask", 0x10, 0, 32)
 	ModifyQPInECE          = ModifyQPIn.field("ece", 0x14, 0, 32)
 	ModifyQPInQPC          = ModifyQPIn.nest("qpc", 0x18, QPC)
+	ModifyQPInOptMask9532  = ModifyQPIn.field("opt_param_mask_95_32", 0x108, 0, 64)
 )
 
 var (

@@ -18,7 +18,7 @@ var (
 
 var (
 	DestroyUctxIn    = input("destroy_uctx", 0x10)
-	DestroyUctxInUID = DestroyUctxIn.field("uid", 0xa, 0, 16)
+	DestroyUctxInUID = DestroyUctxIn.field("destroyed_uid", 0xa, 0, 16)
 )
 
 var DestroyUctxOut = output("destroy_uctx", 0x10)

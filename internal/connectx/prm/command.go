@@ -16,13 +16,17 @@ var (
 )
 
 // input returns the layout of a command's input, which starts with Input.
-func input(name string, size int) *Layout { return begin(name, size, Input) }
+func input(name string, size int) *Layout {
+	return layout(name, size).begin(CmdOpcode, CmdUID, CmdOpMod)
+}
 
 // output returns the layout of a command's output, which starts with Output.
-func output(name string, size int) *Layout { return begin(name, size, Output) }
+func output(name string, size int) *Layout { return layout(name, size).begin(CmdStatus, CmdSyndrome) }
 
-func begin(name string, size int, head *Layout) *Layout {
-	l := layout(name, size)
-	l.fields = append(l.fields, head.fields...)
+// begin adds fields of a header to the layout. They are arguments, so that they are initialized before.
+func (l *Layout) begin(head ...Field) *Layout {
+	for _, f := range head {
+		l.fields = append(l.fields, entry{Field: f})
+	}
 	return l
 }

@@ -61,6 +61,7 @@ var (
 	CQCMiniCQEResFormat      = CQC.field("mini_cqe_res_format", 0x2, 2, 2)
 	CQCST                    = CQC.field("st", 0x2, 4, 4)
 	CQCCQECompressionLayout  = CQC.field("cqe_compression_layout", 0x3, 6, 2)
+	CQCDBRUMemID             = CQC.field("dbr_umem_id", 0x4, 0, 32)
 	CQCPageOffset            = CQC.field("page_offset", 0xa, 4, 6)
 	CQCLogCQSize             = CQC.field("log_cq_size", 0xc, 3, 5)
 	CQCUARPage               = CQC.field("uar_page", 0xd, 0, 24)

@@ -75,4 +75,5 @@ var (
 	QPCCSRes                   = QPC.field("cs_res", 0xc7, 0, 8)
 	QPCDcAccessKey             = QPC.field("dc_access_key", 0xc8, 0, 64)
 	QPCDBRUMemValid            = QPC.field("dbr_umem_valid", 0xd0, 3, 1)
+	QPCDBRUMemID               = QPC.field("dbr_umem_id", 0xe4, 0, 32)
 )

@@ -43,6 +43,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestHeaders checks that the layouts of commands have the fields of their headers.
+func TestHeaders(t *testing.T) {
+	for l, want := range map[*Layout]Field{CreateQPIn: CmdUID, CreateQPOut: CmdSyndrome} {
+		found := false
+		for f := range l.Fields {
+			found = found || f == want
+		}
+		if !found {
+			t.Errorf("%s has no field %s", l.Name, want.Name)
+		}
+	}
+}
+
 // TestNested checks that nested fields have the size of their layout.
 func TestNested(t *testing.T) {
 	n := 0

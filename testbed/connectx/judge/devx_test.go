@@ -30,8 +30,7 @@ func TestDevX(t *testing.T) {
 			m := &machines{place: place{kernel, ib}, nextPort: 18515}
 			var record bytes.Buffer // used in the loop
 			m.world = world.StartTest(t, world.Config{LinkLayer: connectx.InfiniBand, Devices: 1,
-				Violation: m.violation(t), Tracer: trace.New(&record),
-				Adapt: func(_ int, c *connectx.Config) { c.DevX = true }})
+				Violation: m.violation(t), Tracer: trace.New(&record)})
 			g := vm.Start(t, vm.Config{Kernel: kernel, Root: true, Modules: []string{"mlx5_ib"},
 				VFIOUser: m.world.Sockets()})
 			m.guests = []*vm.Guest{g}

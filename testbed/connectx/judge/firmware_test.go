@@ -28,7 +28,7 @@ func oldFirmware(_ int, c *connectx.Config) {
 	set(0, prm.HCACapCQEVersion, prm.HCACapCQResize, prm.HCACapCQOI, prm.HCACapSctrDataCQE, prm.HCACapAtomic,
 		prm.HCACapIMAICL, prm.HCACapFixedBufferSize, prm.HCACapUMRPtrRLKY, prm.HCACapAPM, prm.HCACapBlockLBMC,
 		prm.HCACapSetDethSqpn,
-		prm.HCACapECESupport, prm.HCACapUAR4k, prm.HCACapDeviceMemory)
+		prm.HCACapECESupport, prm.HCACapUAR4k, prm.HCACapDeviceMemory, prm.HCACapLogMaxUctx, prm.HCACapLogMaxUMem)
 	set(10, prm.HCACapLogMaxSRQ, prm.HCACapLogMaxPD, prm.HCACapLogMaxQPSize, prm.HCACapLogMaxSRQSize)
 	set(12, prm.HCACapLogMaxQP, prm.HCACapLogMaxCQ, prm.HCACapLogMaxCQSize)
 	set(14, prm.HCACapLogMaxMKey)

@@ -79,7 +79,7 @@ var rootPackages = []string{
 	"base-files", "base-passwd", "bash", "dash", "coreutils", "util-linux", "mount", "procps",
 	"grep", "sed", "mawk", "gzip", "xz-utils", "libc-bin", "hostname", "findutils", "diffutils",
 	"kmod", "iproute2", "iputils-ping", "ethtool", "tcpdump", "strace", "netbase", "busybox-static",
-	"rdma-core", "ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs",
+	"rdma-core", "ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "python3-scapy",
 	"tcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev",
 }
 

@@ -47,7 +47,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		"completions of send requests name an SRQ (with -cap cqe_version=0)")
 	f.Func("shuffle-rq", "use receives of a QP out of order, in lots of this `number`", number(&o.device.ShuffleRQ))
 	f.Func("shuffle-srq", "use receives of an SRQ out of order, in lots of this `number`", number(&o.device.ShuffleSRQ))
-	f.BoolVar(&o.device.DevX, "devx", false, "user contexts: commands of programs (DevX)")
 	f.BoolVar(&o.device.ODP, "odp", false, "memory on demand: memory keys with page faults")
 	f.Func("ece", "ECE options, as a `number` (default 0x30000002)", number32(&o.device.ECE))
 	f.Func("first-uar", "`number` of the first UAR page (default 16); BAR 0 grows with it", number32(&o.device.FirstUAR))
@@ -75,7 +74,7 @@ func (o *options) adapt(i int, c *connectx.Config) {
 	c.PCIDevice, c.Firmware, c.Capabilities, c.Lenient = o.device.PCIDevice, o.device.Firmware, o.device.Capabilities,
 		o.device.Lenient
 	c.NoISSI = o.device.NoISSI
-	c.ODP, c.DevX = o.device.ODP, o.device.DevX
+	c.ODP = o.device.ODP
 	c.ECE, c.FirstUAR = o.device.ECE, o.device.FirstUAR
 	c.StaleSRQN, c.ShuffleRQ, c.ShuffleSRQ = o.device.StaleSRQN, o.device.ShuffleRQ, o.device.ShuffleSRQ
 	if o.device.GUID != 0 {
