@@ -45,7 +45,7 @@ type Config struct {
 	KeepAlive time.Duration
 	// Linger is how long Close waits until the peer has received what was written, before it returns an error.
 	// If it is 0, Close waits for at most 100 milliseconds, returns nil, and goes on in the background for at
-	// most 5 seconds. Programs that end after Close set it. If it is negative, Close does not wait at all.
+	// most 30 seconds. Programs that end after Close set it. If it is negative, Close does not wait at all.
 	Linger time.Duration
 	// TOS is the type of service of the packets: see [cm.Options].
 	TOS uint8
@@ -65,7 +65,7 @@ const (
 
 	defaultKeepAlive = 15 * time.Second
 	closeTime        = 100 * time.Millisecond
-	lingerTime       = 5 * time.Second
+	lingerTime       = 30 * time.Second // as long as devices send again before they give up
 )
 
 // complete returns a copy of c with the defaults filled in.

@@ -69,9 +69,9 @@ func (c *Conn) tell(what int) error {
 }
 
 // Close ends the connection and releases its memory. Before, it waits until the device of the peer has received what
-// was written, for up to Config.Linger. By default it waits for a moment only, and goes on in the background, as Close
-// of a TCP connection does: without a reply of the peer, its caller is not delayed. Other calls return an error that
-// matches [net.ErrClosed] at once. Close is idempotent.
+// was written, and the end, for up to Config.Linger. By default it waits for a moment only, and goes on in the
+// background, as Close of a TCP connection does: without a reply of the peer, its caller is not delayed. Other calls
+// return an error that matches [net.ErrClosed] at once. Close is idempotent.
 func (c *Conn) Close() error {
 	wait, background := max(c.config.Linger, 0), time.Duration(0)
 	if c.config.Linger == 0 {
@@ -94,10 +94,17 @@ func (c *Conn) Close() error {
 	}
 	c.mu.Lock()
 	c.stopKeepAlive()
-	lost := c.flush()
-	lingers := lost != nil && c.err == nil && background > 0
+	if c.err != nil { // an earlier call has returned why
+		c.unlock()
+		return c.opError("close", c.release())
+	}
+	ended := c.flush()
+	var lost error
+	if c.done < c.dataTail && !c.peerClosed { // if the peer has closed, it does not want it
+		lost = errNotReceived
+	}
 	c.unlock()
-	if lingers {
+	if !ended && background > 0 {
 		go c.linger(background)
 		return nil
 	}
@@ -125,12 +132,9 @@ func (c *Conn) release() error {
 	return c.cm.Close()
 }
 
-// flush waits until the peer has received what was written, until the deadline of the ender. An error means that it may
-// not have.
-func (c *Conn) flush() error {
-	if c.err != nil {
-		return nil // an earlier call has returned why
-	}
+// flush tells the peer of the end, and waits until it has received that and what was written, or does not receive any
+// more. It returns false if the deadline of the ender is sooner.
+func (c *Conn) flush() bool {
 	c.pollAll()
 	var err error
 	if !c.finished && !c.peerClosed {
@@ -142,10 +146,7 @@ func (c *Conn) flush() error {
 	if err != nil {
 		c.pollAll()
 	}
-	if c.peerClosed || c.done >= c.dataTail {
-		return nil // or the peer does not want it
-	}
-	return errNotReceived
+	return c.err != nil || c.peerClosed || c.finished && c.done >= c.tail
 }
 
 var errNotReceived = errors.New("the peer may not have received everything that was written")
