@@ -42,9 +42,9 @@ type capabilities struct {
 // maximum values.
 func Offered(link LinkLayer) []Capability {
 	if link == Ethernet {
-		return slices.Concat(offered, offeredDeviceMemory, offeredDevX, offeredPinned, offeredEthernet)
+		return slices.Concat(offered, offeredDC, offeredDeviceMemory, offeredDevX, offeredPinned, offeredEthernet)
 	}
-	return slices.Concat(offered, offeredDeviceMemory, offeredDevX, offeredPinned, offeredInfiniBand)
+	return slices.Concat(offered, offeredDC, offeredDeviceMemory, offeredDevX, offeredPinned, offeredInfiniBand)
 }
 
 // offeredBy is like Offered, for a device with the given configuration.

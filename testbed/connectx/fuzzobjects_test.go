@@ -15,7 +15,7 @@ import (
 // the fields that have such a number.
 var creations = map[uint16][]string{
 	0x200: {"mkey_index"}, 0x400: {"cqn", "cqn_snd", "cqn_rcv"}, 0x500: {"qpn"}, 0x700: {"srqn"}, 0x705: {"xrc_srqn"},
-	0x90c: {"rmpn", "srqn_rmpn_xrqn"},
+	0x90c: {"rmpn", "srqn_rmpn_xrqn", "srqn_xrqn"}, 0x710: {"dctn"},
 	0x80e: {"xrcd"}, 0x800: {"pd"}, 0x802: {"uar", "uar_page"}, 0x816: {"transport_domain"},
 	0x900: {"tirn", "destination_id"}, 0x904: {"sqn"},
 	0x908: {"rqn", "inline_rqn"}, 0x912: {"tisn", "tis_num_0"}, 0x916: {"rqtn", "indirect_table"}, 0x930: {"table_id"},
@@ -146,6 +146,7 @@ func usual() map[bool][]byte {
 			op(0x503, 0, "mtu", 3, "pm_state", 3), op(0x504, 0),
 			op(0x50b, 0), op(0x50a, 0), op(0x200, 1, "log_page_size", 12), op(0x201, 0), op(0x202, 0),
 			op(0x90c, 1, "log_wq_stride", 5, "log_wq_sz", 4),
+			op(0x710, 0, "mtu", 3), op(0x713, 0), op(0x714, 0), op(0x712, 0), op(0x711, 0),
 			op(0x90e, 0), op(0x403, 0), op(0x402, 0), op(0x501, 0), op(0x80f, 0), op(0x401, 0), op(0x801, 0)),
 		true: slices.Concat(
 			op(0x816, 0), op(0x912, 0), op(0x904, 1, "wq_type", wqCyclic, "tis_lst_sz", 1, "log_wq_sz", 4, "log_wq_stride", 6),

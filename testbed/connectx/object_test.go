@@ -20,7 +20,7 @@ func newObjects(t *testing.T, change func(*Config)) *objects {
 	t.Helper()
 	o := &objects{driver: newDriver(t, change)}
 	o.boot()
-	o.eqn, o.eqRing = o.createEQ(6, 0xfffffe&^(1<<eventCommand|1<<eventPageRequest), 1)
+	o.eqn, o.eqRing = o.createEQ(6, 0xfffffffe&^(1<<eventCommand|1<<eventPageRequest), 1)
 	o.pd = get32(prm.AllocPDOutPD, o.run(0x800, 0, nil))
 	o.record = o.host.alloc(1)
 	o.cqn = o.createCQ(5)

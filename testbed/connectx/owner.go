@@ -26,6 +26,7 @@ const (
 	counterKind
 	uarKind
 	umemKind
+	dctKind
 )
 
 // An objectName names an object.
@@ -201,6 +202,19 @@ var userCommands = map[uint16]rights{
 	0x806: {names: qpKind, number: prm.AttachToMCGInQPN},
 	0x807: {names: qpKind, number: prm.DetachFromMCGInQPN},
 
+	0x710: {creates: dctKind, number: prm.CreateDCTOutDCTN, uses: list(
+		pdOf(prm.DCTCPD, prm.CreateDCTInDCTC),
+		use{srqKind, prm.DCTCSRQN.Within(prm.CreateDCTInDCTC), nil},
+		use{cqKind, prm.DCTCCQN.Within(prm.CreateDCTInDCTC), nil},
+		use{counterKind, prm.DCTCCounterSetID.Within(prm.CreateDCTInDCTC), func(in []byte) bool {
+			return prm.DCTCCounterSetID.Is(prm.CreateDCTInDCTC.Bytes(in))
+		}},
+	), reserved: prm.DCTCRLKY.Within(prm.CreateDCTInDCTC)},
+	0x711: {destroys: dctKind, number: prm.DCTInDCTN},
+	0x712: {names: dctKind, number: prm.DCTInDCTN},
+	0x713: {names: dctKind, number: prm.DCTInDCTN},
+	0x714: {names: dctKind, number: prm.DCTInDCTN},
+
 	0x705: {creates: srqKind, number: prm.CreateXRCSRQOutXRCSRQN, uses: list(
 		pdOf(prm.XRCSRQCPD, prm.CreateXRCSRQInXRCSRQC),
 		use{xrcdKind, prm.XRCSRQCXRCD.Within(prm.CreateXRCSRQInXRCSRQC), nil},
@@ -271,10 +285,10 @@ var usesOfQP = list(
 	use{xrcdKind, prm.QPCXRCD.Within(prm.CreateQPInQPC), isXRC},
 	use{cqKind, prm.QPCCQNSnd.Within(prm.CreateQPInQPC), func(in []byte) bool { return !prm.QPCNoSQ.Is(qpcOf(in)) }},
 	use{cqKind, prm.QPCCQNRcv.Within(prm.CreateQPInQPC), func(in []byte) bool {
-		return !isXRC(in) && engine.Source(prm.QPCRQType.Get(qpcOf(in))) <= engine.FromSRQ
+		return mayReceive(in) && engine.Source(prm.QPCRQType.Get(qpcOf(in))) <= engine.FromSRQ
 	}},
 	use{srqKind, prm.QPCSRQNRMPNXRQN.Within(prm.CreateQPInQPC), func(in []byte) bool {
-		return !isXRC(in) && engine.Source(prm.QPCRQType.Get(qpcOf(in))) == engine.FromSRQ
+		return mayReceive(in) && engine.Source(prm.QPCRQType.Get(qpcOf(in))) == engine.FromSRQ
 	}},
 	use{counterKind, prm.QPCCounterSetID.Within(prm.CreateQPInQPC), func(in []byte) bool {
 		return prm.QPCCounterSetID.Is(qpcOf(in))
@@ -282,6 +296,11 @@ var usesOfQP = list(
 )
 
 func qpcOf(in []byte) []byte { return prm.CreateQPInQPC.Bytes(in) }
+
+// mayReceive reports whether the queue pair uses its receive queue or SRQ.
+func mayReceive(in []byte) bool {
+	return !isXRC(in) && engine.Service(prm.QPCST.Get(qpcOf(in))) != engine.ServiceDCI
+}
 
 func isXRC(in []byte) bool { return engine.Service(prm.QPCST.Get(qpcOf(in))) == engine.ServiceXRC }
 

@@ -59,6 +59,9 @@ func (d *Device) createQP(in, out []byte) error {
 	if a.Service == engine.ServiceRaw {
 		return refuse(statusBadParam, reasonParam)
 	}
+	if err := d.checkDCI(&a); err != nil {
+		return err
+	}
 	if !a.NoSQ || a.Source == engine.FromRQ {
 		if err := d.checkUAR(a.UAR); err != nil {
 			return err
@@ -97,6 +100,18 @@ func (d *Device) checkECE(options uint32) error {
 	return nil
 }
 
+// checkDCI checks what is particular to initiators of dynamic connections.
+func (d *Device) checkDCI(a *engine.QPAttr) error {
+	if a.Service != engine.ServiceDCI {
+		return nil
+	}
+	if d.caps.general(prm.HCACapDCT) == 0 || uint64(a.LogStreams) > d.caps.general(prm.HCACapLogMaxDCIStreamChannels) ||
+		uint64(a.LogErrored) > d.caps.general(prm.HCACapLogMaxDCIErroredStreams) {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	return nil
+}
+
 // decodeQP decodes a queue pair's context.
 func (d *Device) decodeQP(c []byte) engine.QPAttr {
 	a := engine.QPAttr{
@@ -117,6 +132,8 @@ func (d *Device) decodeQP(c []byte) engine.QPAttr {
 		ReservedLKey:  prm.QPCRLKY.Is(c),
 		SourceQPN:     get32(prm.QPCDethSqpn, c),
 		BlockLoopback: prm.QPCBlockLBMC.Is(c),
+		LogStreams:    uint8(prm.QPCLogNumDCIStreamChannels.Get(c)),
+		LogErrored:    uint8(prm.QPCLogNumDCIErroredStreams.Get(c)),
 
 		MTU:          1 << (prm.QPCMTU.Get(c) + mtuBase),
 		RemoteQPN:    get32(prm.QPCRemoteQPN, c),
@@ -198,6 +215,9 @@ func (d *Device) encodePath(p []byte, path *transport.Path, ackTimeout uint8) {
 // modify returns the function for a transition with a context.
 func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 	return func(d *Device, in, out []byte) error {
+		if prm.ModifyQPInQPCExt.Is(in) {
+			return d.modifyExtension(t, in)
+		}
 		a := d.decodeQP(prm.ModifyQPInQPC.Bytes(in))
 		mask := engine.Param(prm.ModifyQPInOptParamMask.Get(in) & (1<<28 - 1))
 		if t == engine.RTS2RTS {
@@ -229,6 +249,25 @@ func (d *Device) secondMask(in []byte) (engine.Param, error) {
 		return 0, refuse(statusBadParam, reasonCapability)
 	}
 	return engine.Param(mask) << 32, nil
+}
+
+// resetStreamParam is the parameter of the context's extension that resets a stream of a DCI.
+const resetStreamParam = 1 << 0
+
+// modifyExtension changes a parameter of the context's extension.
+func (d *Device) modifyExtension(t engine.Transition, in []byte) error {
+	if d.caps.general(prm.HCACapQPCExtension) == 0 {
+		return refuse(statusBadParam, reasonCapability)
+	}
+	e := prm.ModifyQPInQPCDataExt.Rest(in)
+	if len(e) < prm.QPCExt.Size {
+		return refuse(statusBadInputLength, reasonLength)
+	}
+	if t != engine.RTS2RTS || prm.ModifyQPInOptMask9532.Get(in) != resetStreamParam ||
+		prm.ModifyQPInOptParamMask.Is(in) {
+		return refuse(statusBadParam, reasonParam)
+	}
+	return d.hca.ResetStream(get32(prm.ModifyQPInQPN, in), uint16(prm.QPCExtDCIStreamChannelID.Get(e)))
 }
 
 // move returns the function for a transition without a context.

@@ -47,6 +47,8 @@ func encodeQueues(c []byte, a *engine.QPAttr) {
 	prm.QPCRLKY.SetBool(c, a.ReservedLKey)
 	prm.QPCDethSqpn.Set(c, uint64(a.SourceQPN))
 	prm.QPCBlockLBMC.SetBool(c, a.BlockLoopback)
+	prm.QPCLogNumDCIStreamChannels.Set(c, uint64(a.LogStreams))
+	prm.QPCLogNumDCIErroredStreams.Set(c, uint64(a.LogErrored))
 }
 
 // encodeConnection encodes the attributes of transitions.

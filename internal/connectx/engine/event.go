@@ -25,6 +25,8 @@ const (
 	EventSRQCatastrophic EventType = 0x12
 	EventLastWQE         EventType = 0x13
 	EventSRQLimit        EventType = 0x14
+	EventDCTDrained      EventType = 0x1c
+	EventDCTKeyViolation EventType = 0x1d
 )
 
 // A Queue is the kind of object to which an event's number belongs, as the

@@ -139,6 +139,8 @@ type HCA struct {
 	toGroup      bool // the packet that is processed is for a multicast group
 	counters     Counters
 	faults       faults
+	incoming     incoming // connections of DCTs
+	connections  uint64   // number of the latest connection of a DCI
 }
 
 // New returns an HCA without objects.
@@ -150,6 +152,8 @@ func New(c Config) *HCA {
 	}
 	h := &HCA{config: c, limits: c.Limits}
 	h.port.hca = h
+	// Targets ignore numbers that are not larger than earlier ones, also those of an earlier device of this address.
+	h.connections = uint64(c.Loop.Now().UnixNano())
 	h.clear()
 	return h
 }
@@ -189,6 +193,7 @@ func (h *HCA) clear() {
 	h.watch = watch{hca: h}
 	h.injections = nil
 	h.faults = faults{}
+	h.incoming = newIncoming()
 	h.port.reset()
 	h.clearEthernet()
 }

@@ -85,7 +85,7 @@ var transitions = map[Transition]struct {
 // ModifyQP changes the state of a queue pair, and sets the attributes that the
 // transition requires, and the optional ones in the mask.
 func (h *HCA) ModifyQP(number uint32, t Transition, mask Param, a QPAttr) error {
-	qp, err := h.qps.get(number)
+	qp, err := h.QP(number)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,11 @@ func (qp *QP) check(set Param, a *QPAttr) error {
 }
 
 func (qp *QP) connected() bool {
-	return qp.Service == ServiceRC || qp.Service == ServiceUC || qp.Service == ServiceXRC
+	switch qp.Service {
+	case ServiceRC, ServiceUC, ServiceXRC, ServiceDCI, ServiceDCT:
+		return true
+	}
+	return false
 }
 
 // set sets the attributes selected by which.
@@ -206,6 +210,10 @@ func (qp *QP) transport() transport.Config {
 		if qp.NoSQ {
 			c.Type = transport.XRCTarget
 		}
+	case ServiceDCI:
+		c.Type, c.Connect = transport.DCInitiator, qp.hca.connect
+	case ServiceDCT:
+		c.Type = transport.DCTarget
 	}
 	return c
 }

@@ -209,9 +209,14 @@ func (h *HCA) ReceivePacket(p *roce.Packet) {
 	default:
 		qp := h.destination(p.DestQPN)
 		h.checkDestination(qp, p)
-		if qp != nil {
-			qp.endpoint.Receive(p)
+		if qp == nil {
+			return
 		}
+		if qp.target != nil {
+			qp.target.receive(p)
+			return
+		}
+		qp.endpoint.Receive(p)
 	}
 }
 

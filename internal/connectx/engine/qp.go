@@ -15,6 +15,8 @@ const (
 	ServiceUC  Service = 0x01
 	ServiceUD  Service = 0x02
 	ServiceXRC Service = 0x03
+	ServiceDCI Service = 0x05
+	ServiceDCT Service = 0x06 // created by CreateDCT
 	ServiceQP0 Service = 0x07
 	ServiceQP1 Service = 0x08
 	ServiceRaw Service = 0x09 // raw Ethernet: created as an SQ, an RQ and a TIR instead
@@ -75,6 +77,11 @@ type QPAttr struct {
 	ScatterRequest, ScatterResponse uint8
 	SourceQPN                       uint32 // source QP number of datagrams; 0 means the number
 	BlockLoopback                   bool   // of multicast
+	// Of a DCI: the logarithms of the number of streams, and of the number of
+	// failed ones with which the queue pair fails. If both are 0, requests have
+	// no streams.
+	LogStreams, LogErrored uint8
+	DCKey                  uint64 // of a DCT
 
 	// Set by ModifyQP.
 	State                                 QPState // returned by QueryQP
@@ -108,11 +115,21 @@ type QP struct {
 	attached       int  // memberships in multicast groups
 	wasReady       bool // the queue pair has been in state RTR
 	account        account
-	lastReported   bool // the last WQE event was reported
+	lastReported   bool            // the last WQE event was reported
+	errored        map[uint16]bool // DCI: streams that have failed
+	target         *target         // DCT
 }
 
 // CreateQP creates a queue pair in state Reset.
 func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
+	if a.Service == ServiceDCT {
+		return nil, failf(ErrParam, "a DCT is not created as a queue pair")
+	}
+	return h.create(a)
+}
+
+// create creates a queue pair or a DCT.
+func (h *HCA) create(a QPAttr) (*QP, error) {
 	qp := &QP{QPAttr: a, hca: h}
 	if err := qp.resolve(); err != nil {
 		return nil, err
@@ -141,16 +158,19 @@ func (h *HCA) CreateQP(a QPAttr) (*QP, error) {
 func (qp *QP) resolve() (err error) {
 	h := qp.hca
 	switch qp.Service {
-	case ServiceRC, ServiceUC, ServiceUD, ServiceXRC, ServiceQP0, ServiceQP1, ServiceUMR:
+	case ServiceRC, ServiceUC, ServiceUD, ServiceXRC, ServiceDCI, ServiceDCT, ServiceQP0, ServiceQP1, ServiceUMR:
 	default:
 		return failf(ErrParam, "service type %#x", uint8(qp.Service))
+	}
+	if qp.Service == ServiceDCI && qp.NoSQ {
+		return failf(ErrParam, "a DCI without a send queue")
 	}
 	if qp.Service == ServiceUMR && qp.PD == 0 { // the kernel's has no PD: it updates keys of all domains
 		qp.pd = &domain{}
 	} else if qp.pd, err = h.pds.get(qp.PD); err != nil {
 		return err
 	}
-	if qp.target() {
+	if qp.xrcTarget() {
 		if qp.xrcd, err = h.xrcds.get(qp.XRCD); err != nil {
 			return err
 		}
@@ -160,12 +180,12 @@ func (qp *QP) resolve() (err error) {
 			return err
 		}
 	}
-	if qp.receives() && qp.Service != ServiceXRC {
+	if qp.receives() && qp.Service != ServiceXRC && qp.Service != ServiceDCI {
 		if qp.recvCQ, err = h.cqs.get(qp.RecvCQ); err != nil {
 			return err
 		}
 	}
-	if qp.Source == FromSRQ && qp.Service != ServiceXRC {
+	if qp.Source == FromSRQ && qp.Service != ServiceXRC && qp.Service != ServiceDCI {
 		if qp.srq, err = h.srqs.get(qp.SRQ); err != nil {
 			return err
 		}
@@ -173,8 +193,8 @@ func (qp *QP) resolve() (err error) {
 	return nil
 }
 
-// target reports whether the queue pair is an XRC target.
-func (qp *QP) target() bool { return qp.Service == ServiceXRC && qp.NoSQ }
+// xrcTarget reports whether the queue pair is an XRC target.
+func (qp *QP) xrcTarget() bool { return qp.Service == ServiceXRC && qp.NoSQ }
 
 // receives reports whether receive requests can be used.
 func (qp *QP) receives() bool { return qp.Source == FromRQ || qp.Source == FromSRQ }
@@ -183,7 +203,7 @@ func (qp *QP) receives() bool { return qp.Source == FromRQ || qp.Source == FromS
 func (qp *QP) layout() error {
 	l := qp.hca.limits
 	rq, sq := uint64(0), uint64(0)
-	if qp.Source == FromRQ && qp.Service != ServiceXRC {
+	if qp.Source == FromRQ && qp.Service != ServiceXRC && qp.Service != ServiceDCI {
 		if qp.LogRQSize > l.LogWQSize || qp.LogRQStride < 4 || qp.LogRQStride > 11 {
 			return failf(ErrLimit, "a receive queue of 2^%d elements of 2^%d bytes", qp.LogRQSize, qp.LogRQStride)
 		}
@@ -226,11 +246,17 @@ func (qp *QP) addUsers(n int) {
 }
 
 // QP returns the queue pair with the given number.
-func (h *HCA) QP(number uint32) (*QP, error) { return h.qps.get(number) }
+func (h *HCA) QP(number uint32) (*QP, error) {
+	qp, err := h.qps.get(number)
+	if err == nil && qp.target != nil {
+		return nil, failf(ErrResource, "QP %#x is a DCT", number)
+	}
+	return qp, err
+}
 
 // QueryQP returns a queue pair's current context.
 func (h *HCA) QueryQP(number uint32) (QPAttr, error) {
-	qp, err := h.qps.get(number)
+	qp, err := h.QP(number)
 	if err != nil {
 		return QPAttr{}, err
 	}
@@ -253,10 +279,16 @@ func (h *HCA) QueryQP(number uint32) (QPAttr, error) {
 
 // DestroyQP destroys a queue pair that is not in a multicast group.
 func (h *HCA) DestroyQP(number uint32) error {
-	qp, err := h.qps.get(number)
+	qp, err := h.QP(number)
 	if err != nil {
 		return err
 	}
+	return h.destroy(qp)
+}
+
+// destroy destroys a queue pair or a DCT.
+func (h *HCA) destroy(qp *QP) error {
+	number := qp.Number
 	if qp.attached > 0 {
 		return failf(ErrBusy, "QP %#x is in %d multicast groups", number, qp.attached)
 	}
@@ -280,6 +312,9 @@ func (qp *QP) stop() {
 	qp.dropFaults()
 	qp.endpoint.SetState(transport.Reset)
 	qp.endpoint.TakeBack()
+	if qp.target != nil {
+		qp.target.stop()
+	}
 }
 
 // traced returns the queue pair as a field of a trace event.

@@ -121,7 +121,7 @@ func (q *queues) Scatter(r *transport.Request, off uint32, p []byte) transport.S
 // scatterRequest returns the maximum size of data in the completion of a
 // request.
 func (qp *QP) scatterRequest() int {
-	if qp.Service != ServiceRC {
+	if qp.Service != ServiceRC && qp.Service != ServiceDCI {
 		return 0
 	}
 	return scatterLimit(qp.ScatterRequest, qp.sendCQ)
@@ -177,7 +177,7 @@ func (q *queues) Done(r *transport.Request, s transport.Syndrome) {
 	}
 	qp.completeSend(w, s)
 	if s != transport.OK {
-		qp.failSends()
+		qp.failSends(r.Stream)
 	}
 }
 

@@ -174,7 +174,7 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 
 // scatterResponse returns the maximum size of a message in the completion.
 func (qp *QP) scatterResponse(w *receiveWQE) int {
-	if qp.Service != ServiceRC || qp.recvCQ == nil {
+	if qp.Service != ServiceRC && qp.Service != ServiceDCT || qp.recvCQ == nil {
 		return 0
 	}
 	return scatterLimit(qp.ScatterResponse, qp.recvCQ)
@@ -196,7 +196,7 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 		w.injected = true
 		qp.completeReceiveError(w, s, vendor)
 		qp.hca.config.Loop.Post(func() {
-			if qp.alive() {
+			if qp.alive() && qp.target == nil {
 				qp.fail()
 			}
 		})
@@ -214,6 +214,9 @@ func (q *queues) Arrived(rc *transport.Receive, m transport.Message) {
 			prm.CQEImm.Set(b, uint64(p.PKey))
 		}
 		qp.describe(b, &p.Route)
+	}
+	if p := m.Packet; p != nil && qp.target != nil {
+		qp.describeInitiator(b, p)
 	}
 	if w.held != nil && m.Op != transport.WriteImm { // it replaces other fields
 		c.inline(w.held, int(m.Length))

@@ -131,6 +131,9 @@ func (qp *QP) next() *transport.Request {
 	} else {
 		w.decode()
 	}
+	if qp.errored[w.request.Stream] {
+		w.fail(transport.Flushed)
+	}
 	w.trace()
 	qp.sq.advance(w)
 	return &w.request

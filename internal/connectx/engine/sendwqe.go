@@ -67,6 +67,9 @@ func (w *sendWQE) decode() {
 	r.Solicited = prm.CtrlSolicited.Is(w.raw)
 	r.Fence = prm.CtrlFence.Get(w.raw) != prm.FenceNone
 	r.Imm = uint32(prm.CtrlImm.Get(w.raw))
+	if w.qp.streams() {
+		r.Stream = uint16(prm.CtrlStream.Get(w.raw))
+	}
 	shape, known := shapes[w.opcode]
 	if !known || !w.qp.does(shape.op) {
 		w.reject(RuleOpcode, "opcode "+hex(w.opcode)+" is not supported by this queue")
@@ -82,7 +85,7 @@ func (w *sendWQE) decode() {
 	case r.Op == transport.Local:
 		w.umr = rest
 		return
-	case w.qp.Service.datagram():
+	case w.qp.Service.datagram(), w.qp.Service == ServiceDCI:
 		rest = w.datagram(rest)
 	case w.qp.Service == ServiceXRC:
 		if s := w.segment(&rest, 16); s != nil {
@@ -120,6 +123,8 @@ func (qp *QP) does(op transport.Op) bool {
 	switch {
 	case op == transport.Local, qp.Service == ServiceRC, qp.Service == ServiceXRC:
 		return true
+	case qp.Service == ServiceDCI:
+		return op <= transport.FetchAdd
 	case qp.Service == ServiceUC:
 		return op <= transport.WriteImm
 	}
@@ -147,6 +152,9 @@ func (w *sendWQE) datagram(rest []byte) []byte {
 	d := &transport.Dest{QPN: uint32(prm.AVDestQPN.Get(s)), QKey: uint32(prm.AVQKey.Get(s))}
 	if d.QKey>>31 == 1 { // the queue pair's Q_Key, which only the kernel may set
 		d.QKey = w.qp.QKey
+	}
+	if w.qp.Service == ServiceDCI {
+		d.QKey, d.DCKey = 0, prm.AVDCKey.Get(s)
 	}
 	p := &d.Path
 	p.DLID, p.SL, p.PathBits = uint16(prm.AVDLID.Get(s)), uint8(prm.AVSL.Get(s)), uint8(prm.AVMLID.Get(s))

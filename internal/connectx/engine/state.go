@@ -20,7 +20,7 @@ func (qp *QP) enter(s QPState) {
 	case Reset:
 		qp.stop()
 		qp.forget()
-		qp.ECE = 0
+		qp.ECE, qp.errored = 0, nil
 		qp.sq.reset()
 		qp.rq.head, qp.rq.ahead, qp.rq.counted = 0, nil, 0
 		qp.lastReported = false
@@ -60,9 +60,13 @@ func (qp *QP) fail() {
 	qp.lastReached()
 }
 
-// failSends changes the state of the queue pair after an error of the send
-// queue: UD and UC queue pairs continue to receive.
-func (qp *QP) failSends() {
+// failSends changes the state of the queue pair after an error of a send request
+// of the given stream: UD and UC queue pairs continue to receive, and a DCI
+// continues with other streams.
+func (qp *QP) failSends(stream uint16) {
+	if qp.Service == ServiceDCI && qp.failStream(stream) {
+		return
+	}
 	if qp.Service != ServiceUC && !qp.Service.datagram() {
 		qp.fail()
 		return

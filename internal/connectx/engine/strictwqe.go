@@ -25,8 +25,11 @@ func (w *sendWQE) checkZero(f prm.Field, segment []byte) {
 
 // checkControl checks the control segment.
 func (w *sendWQE) checkControl() {
-	for _, f := range []prm.Field{prm.CtrlReserved7, prm.CtrlStream, prm.CtrlReserved11, prm.CtrlReserved12} {
+	for _, f := range []prm.Field{prm.CtrlReserved7, prm.CtrlReserved11, prm.CtrlReserved12} {
 		w.checkZero(f, w.raw)
+	}
+	if w.qp == nil || !w.qp.streams() {
+		w.checkZero(prm.CtrlStream, w.raw)
 	}
 	if i := uint16(prm.CtrlWQEIndex.Get(w.raw)); i != w.index {
 		w.violate(RuleIndex, "the WQE has index "+hex(i)+" in the place of "+hex(w.index))

@@ -33,7 +33,17 @@ var (
 	ModifyQPInOptParamMask = ModifyQPIn.field("opt_param_mask", 0x10, 0, 32)
 	ModifyQPInECE          = ModifyQPIn.field("ece", 0x14, 0, 32)
 	ModifyQPInQPC          = ModifyQPIn.nest("qpc", 0x18, QPC)
-	ModifyQPInOptMask9532  = ModifyQPIn.field("opt_param_mask_95_32", 0x108, 0, 64)
+
+	// With qpc_ext, parameters of the context's extension follow.
+	ModifyQPInQPCExt      = ModifyQPIn.field("qpc_ext", 0x8, 0, 1)
+	ModifyQPInOptMask9532 = ModifyQPIn.field("opt_param_mask_95_32", 0x108, 0, 64)
+	ModifyQPInQPCDataExt  = ModifyQPIn.tail("qpc_data_ext", 0x110, 8)
+)
+
+// The extension of a queue pair's context.
+var (
+	QPCExt                   = layout("qpc_ext", 0xc0)
+	QPCExtDCIStreamChannelID = QPCExt.field("dci_stream_channel_id", 0x2, 0, 16)
 )
 
 var (

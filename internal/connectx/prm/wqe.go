@@ -93,6 +93,7 @@ var (
 
 	AVQKey       = WQEAV.field("qkey", 0, 0, 32)
 	AVReserved   = WQEAV.field("reserved", 4, 0, 32)
+	AVDCKey      = WQEAV.alias("dc_key", 0, 0, 64) // of a DCI
 	AVExtended   = WQEAV.field("ext", 8, 0, 1)
 	AVDestQPN    = WQEAV.field("dqp_dct", 8, 8, 24)
 	AVStaticRate = WQEAV.field("stat_rate", 12, 0, 4)

@@ -14,6 +14,7 @@ type extended uint16
 
 const (
 	withXRC extended = 1 << iota
+	withDC
 	withDETH
 	withRETH
 	withAtomic
@@ -38,7 +39,7 @@ var sizes = [...]struct {
 	header extended
 	size   int
 }{
-	{withXRC, 4}, {withDETH, 8}, {withRETH, 16}, {withAtomic, 28}, {withMasked, 44},
+	{withXRC, 4}, {withDC, 24}, {withDETH, 8}, {withRETH, 16}, {withAtomic, 28}, {withMasked, 44},
 	{withAETH, 4}, {withAtomicAck, 8}, {withImm, 4}, {withInv, 4},
 }
 
@@ -68,6 +69,9 @@ var layouts = func() (l [256]extended) {
 		l[XRC.Of(op)] = with | known
 		if with&response == 0 {
 			l[XRC.Of(op)] |= withXRC
+		}
+		if with&withMasked == 0 {
+			l[DC.Of(op)] = with | withDC | known
 		}
 		unreliable := with&(withPayload|withInv|response) == withPayload
 		if unreliable {
@@ -125,7 +129,7 @@ func (p *Packet) check() error {
 		return fmt.Errorf("%w: %v has no payload, but %d bytes of it", ErrLength, p.Opcode, len(p.Payload))
 	case l&whole != 0 && (len(p.Payload) == 0 || len(p.Payload)%4 != 0):
 		return fmt.Errorf("%w: %v with %d bytes, not a path MTU", ErrLength, p.Opcode, len(p.Payload))
-	case (p.DestQPN|p.PSN|p.XRCSRQ|p.DETH.SrcQPN|p.AETH.MSN)>>24 != 0:
+	case (p.DestQPN|p.PSN|p.XRCSRQ|p.DC.SrcQPN|p.DC.FirstPSN|p.DETH.SrcQPN|p.AETH.MSN)>>24 != 0:
 		return fmt.Errorf("%w: a 24-bit field is too large", ErrHeader)
 	}
 	return nil
@@ -146,6 +150,10 @@ func (p *Packet) appendTransport(b []byte) []byte {
 	b = be.AppendUint32(b, uint32(bit(p.AckReq, 7))<<24|p.PSN)
 	if l&withXRC != 0 {
 		b = be.AppendUint32(b, p.XRCSRQ)
+	}
+	if l&withDC != 0 {
+		b = be.AppendUint64(be.AppendUint64(b, p.DC.Key), p.DC.Connection)
+		b = be.AppendUint32(be.AppendUint32(b, p.DC.SrcQPN), p.DC.FirstPSN)
 	}
 	if l&withDETH != 0 {
 		b = be.AppendUint32(be.AppendUint32(b, p.DETH.QKey), p.DETH.SrcQPN)
@@ -220,6 +228,10 @@ func (p *Packet) parseExtended(l extended, b []byte) {
 	}
 	if l&withXRC != 0 {
 		p.XRCSRQ = be.Uint32(take(4)) & 0xFFFFFF
+	}
+	if l&withDC != 0 {
+		p.DC = DCETH{Key: be.Uint64(take(8)), Connection: be.Uint64(take(8)), SrcQPN: be.Uint32(take(4)) & 0xFFFFFF,
+			FirstPSN: be.Uint32(take(4)) & 0xFFFFFF}
 	}
 	if l&withDETH != 0 {
 		p.DETH.QKey, p.DETH.SrcQPN = be.Uint32(take(4)), be.Uint32(take(4))&0xFFFFFF

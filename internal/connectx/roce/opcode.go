@@ -12,6 +12,9 @@ const (
 	UC  Opcode = 0x20
 	UD  Opcode = 0x60
 	XRC Opcode = 0xA0
+	// DC is dynamically connected transport. Its packets have no standard format: the opcodes are from the range
+	// reserved for manufacturers, and known only to these devices.
+	DC Opcode = 0xE0
 )
 
 // Operations: the lower five bits of an Opcode.
@@ -56,7 +59,7 @@ const (
 	MaskedFetchAdd    = RCMaskedFetchAdd
 )
 
-// Service returns the opcode's service: RC, UC, UD or XRC.
+// Service returns the opcode's service: RC, UC, UD, XRC or DC.
 func (o Opcode) Service() Opcode {
 	switch o {
 	case RCMaskedCompareSwap, RCMaskedFetchAdd:
@@ -89,7 +92,7 @@ func (service Opcode) Of(op Opcode) Opcode {
 	return service | op
 }
 
-var serviceNames = map[Opcode]string{RC: "RC", UC: "UC", UD: "UD", XRC: "XRC"}
+var serviceNames = map[Opcode]string{RC: "RC", UC: "UC", UD: "UD", XRC: "XRC", DC: "DC"}
 
 var opNames = map[Opcode]string{
 	SendFirst: "SEND_FIRST", SendMiddle: "SEND_MIDDLE", SendLast: "SEND_LAST", SendLastImm: "SEND_LAST_IMM",

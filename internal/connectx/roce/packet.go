@@ -17,6 +17,7 @@ type Packet struct {
 	PSN       uint32 // 24 bits
 
 	XRCSRQ    uint32 // XRCETH: the shared receive queue, 24 bits
+	DC        DCETH
 	DETH      DETH
 	RETH      RETH
 	Atomic    AtomicETH
@@ -27,6 +28,16 @@ type Packet struct {
 
 	// Payload is the payload without padding.
 	Payload []byte
+}
+
+// DCETH is the extended header of all packets of dynamically connected transport. The number of a connection
+// is larger than those of all earlier ones of the same initiator. A response has the connection's number and the
+// target's.
+type DCETH struct {
+	Key        uint64 // of the target; 0 in a response
+	Connection uint64
+	SrcQPN     uint32 // 24 bits
+	FirstPSN   uint32 // 24 bits: PSN of the connection's first packet
 }
 
 // DETH is the extended header of datagrams.

@@ -89,7 +89,7 @@ func TestAllOpcodes(t *testing.T) {
 			}
 		}
 	}
-	if count != 25+25+12+2 {
+	if count != 25+25+23+12+2 {
 		t.Errorf("there are %d opcodes", count)
 	}
 }

@@ -16,6 +16,8 @@ const (
 	UD
 	XRCInitiator // sends only
 	XRCTarget    // receives only
+	DCInitiator  // sends only, to the destinations of its requests
+	DCTarget     // receives only: the target's end of one connection
 )
 
 // A State is the state of a queue pair.
@@ -63,6 +65,9 @@ type Config struct {
 	MinRNRTimer uint8 // code of the time that the peer waits after an RNR NAK
 	MaxInitiate int   // outstanding READs and atomics of the requester
 	MaxRespond  int   // READs and atomics that the responder keeps for retries
+
+	Connect    func() uint64 // DCInitiator: returns the number of a new connection
+	Connection uint64        // DCTarget: the connection's number
 }
 
 // Limits of the work done at once.
@@ -210,7 +215,7 @@ func (e *Endpoint) Receive(p *roce.Packet) {
 	if e.state < RTR || e.state == Err || !e.fits(p) {
 		return
 	}
-	if !e.established && e.state == RTR {
+	if !e.established && e.state == RTR && !e.dynamic() {
 		epoch := e.epoch
 		e.established = true
 		if e.queues.Established(); e.epoch != epoch {
@@ -224,12 +229,12 @@ func (e *Endpoint) Receive(p *roce.Packet) {
 	case e.config.Type == UD:
 		e.responder.datagram(p)
 	case p.Opcode.Response():
-		if e.config.Type == RC || e.config.Type == XRCInitiator {
+		if e.sender.reliable() {
 			e.sender.handleResponse(p)
 		}
 	case e.config.Type == UC:
 		e.responder.unreliable(p)
-	case e.config.Type == RC || e.config.Type == XRCTarget:
+	case e.responder.reliable():
 		e.responder.request(p)
 	}
 }
@@ -239,11 +244,22 @@ func (e *Endpoint) fits(p *roce.Packet) bool {
 	if p.Opcode.Service() != e.service() || !p.Opcode.Known() {
 		return false
 	}
-	if full := (e.config.PKey | p.PKey) & 0x8000; full == 0 || (e.config.PKey^p.PKey)&0x7FFF != 0 {
+	if !SamePartition(e.config.PKey, p.PKey) {
 		return false
 	}
-	return e.config.Type != UD || p.DETH.QKey == e.config.QKey
+	switch e.config.Type {
+	case UD:
+		return p.DETH.QKey == e.config.QKey
+	case DCInitiator:
+		return p.Opcode.Response() && p.DC.Connection == e.sender.link.number
+	case DCTarget:
+		return p.DC.Connection == e.config.Connection
+	}
+	return true
 }
+
+// SamePartition reports whether ports with the two P_Keys may communicate.
+func SamePartition(a, b uint16) bool { return (a|b)&0x8000 != 0 && (a^b)&0x7FFF == 0 }
 
 // service returns the upper bits of the opcodes.
 func (e *Endpoint) service() roce.Opcode {
@@ -254,16 +270,22 @@ func (e *Endpoint) service() roce.Opcode {
 		return roce.UD
 	case XRCInitiator, XRCTarget:
 		return roce.XRC
+	case DCInitiator, DCTarget:
+		return roce.DC
 	}
 	return roce.RC
 }
 
 // packet returns a new packet to the peer.
 func (e *Endpoint) packet(op roce.Opcode, psn uint32) *roce.Packet {
-	return &roce.Packet{
+	p := &roce.Packet{
 		Opcode: e.service().Of(op), PSN: psn, PKey: e.config.PKey, DestQPN: e.config.DestQPN,
 		MigReq: e.config.Migration == Migrated,
 	}
+	if e.config.Type == DCTarget {
+		p.DC = roce.DCETH{Connection: e.config.Connection, SrcQPN: e.config.QPN, FirstPSN: e.config.RecvPSN & psnMask}
+	}
+	return p
 }
 
 func (e *Endpoint) transmit(p *roce.Packet) { e.port.Send(&e.config.Path, p) }
@@ -272,7 +294,7 @@ func (e *Endpoint) transmit(p *roce.Packet) { e.port.Send(&e.config.Path, p) }
 // migration bit set makes this end migrate too. It reports whether the packet
 // is to be processed.
 func (e *Endpoint) migrating(p *roce.Packet) bool {
-	if e.config.Type == UD {
+	if e.config.Type == UD || e.dynamic() {
 		return true
 	}
 	epoch := e.epoch

@@ -35,18 +35,20 @@ type Request struct {
 	Operand [4]uint64
 
 	XRCSRQ uint32 // the peer's shared receive queue: XRC
-	Dest   *Dest  // UD
+	Dest   *Dest  // UD and DC
+	Stream uint16 // DC: requests of different streams do not fail together, see Skip
 
 	WQE any // for the owner
 
 	way way // for the endpoint
 }
 
-// A Dest is the destination of a datagram.
+// A Dest is the destination of a datagram or of a dynamic connection.
 type Dest struct {
-	Path Path
-	QPN  uint32
-	QKey uint32
+	Path  Path
+	QPN   uint32
+	QKey  uint32 // UD
+	DCKey uint64 // DC
 }
 
 // A Path is the address vector of a queue pair or of a datagram.

@@ -61,7 +61,13 @@ func (r *responder) stop() {
 }
 
 // reliable reports whether the peer expects acknowledgments.
-func (r *responder) reliable() bool { return r.e.config.Type == RC || r.e.config.Type == XRCTarget }
+func (r *responder) reliable() bool {
+	switch r.e.config.Type {
+	case RC, XRCTarget, DCTarget:
+		return true
+	}
+	return false
+}
 
 // request processes a request packet of a reliable service.
 func (r *responder) request(p *roce.Packet) {

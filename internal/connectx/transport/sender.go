@@ -41,6 +41,7 @@ type sender struct {
 	waiting       bool     // for the end of an RNR time
 	drained       bool
 	timer         clock
+	link          link // DC
 }
 
 // start begins with the given PSN.
@@ -118,7 +119,7 @@ func (s *sender) sendNext(r *Request) (sent, more bool) {
 	if distance(psn, s.sent) >= 0 {
 		s.sent = forward(psn, 1)
 	}
-	s.e.transmit(p)
+	s.transmit(r, p)
 	if s.reliable() {
 		s.watch()
 		return true, true
@@ -151,7 +152,11 @@ func (s *sender) advance(r *Request) {
 
 // reliable reports whether the peer sends acknowledgments.
 func (s *sender) reliable() bool {
-	return s.e.config.Type == RC || s.e.config.Type == XRCInitiator
+	switch s.e.config.Type {
+	case RC, XRCInitiator, DCInitiator:
+		return true
+	}
+	return false
 }
 
 // inFlight returns the number of unacknowledged packets with payload, where r
@@ -186,6 +191,7 @@ func (s *sender) begin() bool {
 	if !s.mayBegin(r, n) {
 		return false
 	}
+	s.connect(r)
 	r.way.first, r.way.last, r.way.before, r.way.fault = s.next, forward(s.next, n-1), s.payloads, fault
 	if r.Op == Local && fault == OK {
 		if r.way.fault = s.e.queues.Execute(r); s.e.epoch != epoch {
@@ -217,8 +223,9 @@ func (s *sender) check(r *Request) (n int, fault Syndrome) {
 	switch t := s.e.config.Type; {
 	case r.Op == Local:
 		return 0, OK
-	case r.Op > Local, t == XRCTarget,
+	case r.Op > Local, t == XRCTarget, t == DCTarget,
 		t == UD && (r.Op > SendImm || r.Dest == nil),
+		t == DCInitiator && r.Dest == nil,
 		t == UC && (r.reads() || r.Op == SendInval),
 		r.reads() && s.e.config.MaxInitiate <= 0:
 		return 0, LocalQPOp
@@ -234,6 +241,8 @@ func (s *sender) mayBegin(r *Request, n int) bool {
 	case r.Fence && s.reading > 0:
 		return false
 	case r.reads() && s.reading > 0 && s.reading >= s.e.config.MaxInitiate:
+		return false
+	case !s.connected(r):
 		return false
 	}
 	return !s.reliable() || distance(s.next, s.unacked)+n <= maxSpan

@@ -126,7 +126,7 @@ func TestMistakes(t *testing.T) {
 		"-pci-id":                      {"-socket", socket, "-pci-id", "0x10000"},
 		"-guid":                        {"-socket", socket, "-guid", "x"},
 		"-pcap need -link roce":        {"-socket", socket, "-nic", "y"},
-		"has no such capability":       {"-socket", socket, "-cap", "dct=1"},
+		"has no such capability":       {"-socket", socket, "-cap", "wq_signature=1"},
 		"want name=number":             {"-socket", socket, "-cap", "roce"},
 		"the maximum is 1":             {"-socket", socket, "-cap", "cqe_version=2"},
 		"InfiniBand has no frames":     {"-socket", socket, "-pcap", socket + ".pcap"},
