@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
 // CompileC compiles a C source file of the host into a program in the guest,
@@ -14,7 +16,7 @@ import (
 // less than a second. The program is linked dynamically with libibverbs,
 // librdmacm, and libs, which are names as after -l. Warnings are errors. tcc
 // supports C99 and does not optimize: a loop that is measured should spend its
-// time in the libraries.
+// time in the libraries. With Config.Fabric it finds libfabric's headers and library.
 func (g *Guest) CompileC(ctx context.Context, source string, libs ...string) (guestPath string, err error) {
 	if !g.config.Root {
 		return "", fmt.Errorf("vm: compiling %s: the guest has no compiler: set Config.Root", source)
@@ -25,6 +27,9 @@ func (g *Guest) CompileC(ctx context.Context, source string, libs ...string) (gu
 	}
 	program := "/tmp/" + strings.TrimSuffix(strings.ReplaceAll(installed[1:], "/", "."), path.Ext(installed))
 	args := []string{"-Wall", "-Werror", "-D_GNU_SOURCE", "-o", program, installed, "-libverbs", "-lrdmacm"}
+	if g.config.Fabric {
+		args = append(args, "-I"+wire.FabricDir+"/usr/include", "-L"+fabricLib)
+	}
 	for _, lib := range libs {
 		args = append(args, "-l"+lib)
 	}

@@ -47,6 +47,10 @@ type Config struct {
 	// /run/preload/run runs them, and rsrun runs them with librspreload: on RDMA. It needs Root.
 	Preload bool
 
+	// Fabric mounts libfabric, with its headers and programs, read-only at /run/fabric, and sets LD_LIBRARY_PATH to its
+	// libraries. It needs Root.
+	Fabric bool
+
 	// Share is a directory of the host that the guest has, writable, at /share.
 	Share string
 
@@ -94,6 +98,9 @@ func (c Config) Parts() ([]bed.Part, error) {
 	if c.Preload {
 		parts = append(parts, bed.Preload)
 	}
+	if c.Fabric {
+		parts = append(parts, bed.Fabric)
+	}
 	return parts, nil
 }
 
@@ -127,6 +134,8 @@ func (c Config) withDefaults() (Config, error) {
 			c.Arch)
 	case c.Preload && !c.Root:
 		return c, fmt.Errorf("vm: Preload needs a shell: set Root")
+	case c.Fabric && !c.Root:
+		return c, fmt.Errorf("vm: Fabric needs the C library: set Root")
 	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):
 		return c, fmt.Errorf("vm: Root, RXE and Share need the bed's own first process: they cannot be used with Init")
 	}
@@ -189,11 +198,17 @@ func (c Config) modules(kernel bed.KernelImage) ([]kmod.Module, error) {
 	return tree.Resolve(append(names, c.Modules...)...)
 }
 
+// fabricLib has the libraries of Fabric.
+const fabricLib = wire.FabricDir + "/usr/lib/x86_64-linux-gnu"
+
 // environment returns the environment of the guest's commands.
 func (c Config) environment() []string {
 	env := []string{
 		"PATH=" + wire.DefaultPath, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb",
 		"GOVERBS_KERNEL=" + c.Kernel,
+	}
+	if c.Fabric {
+		env = append(env, "LD_LIBRARY_PATH="+fabricLib)
 	}
 	if c.RXE {
 		env = append(env, "GOVERBS_DEVICE="+wire.DefaultRXE)

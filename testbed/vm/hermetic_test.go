@@ -81,6 +81,7 @@ func TestConfig(t *testing.T) {
 		"root on arm64": {Kernel: "6.12", Arch: "arm64", Root: true},
 		"init and root": {Kernel: "6.12", Init: "x", Root: true},
 		"no slots left": {Kernel: "6.12", VFIOUser: make([]string, 9)},
+		"fabric alone":  {Kernel: "6.12", Fabric: true},
 	} {
 		if _, err := c.withDefaults(); err == nil {
 			t.Errorf("%s: no error", name)

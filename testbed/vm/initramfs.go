@@ -42,7 +42,8 @@ type entry struct {
 }
 
 func fillInitramfs(w *cpio.Writer, c Config, init []byte, modules []kmod.Module) error {
-	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Preload: c.Preload, Share: c.Share != "", RXE: c.RXE})
+	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Preload: c.Preload, Fabric: c.Fabric, Share: c.Share != "",
+		RXE: c.RXE})
 	if err != nil {
 		return err
 	}

@@ -180,5 +180,12 @@ func (q *commandLine) agentPort(c Config, b *bed.Bed, files string) (*os.File, e
 		}
 		q.share(wire.PreloadTag, tree, true)
 	}
+	if c.Fabric {
+		tree, err := b.Tree(bed.Fabric)
+		if err != nil {
+			return nil, err
+		}
+		q.share(wire.FabricTag, tree, true)
+	}
 	return port, nil
 }

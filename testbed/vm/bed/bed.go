@@ -28,14 +28,14 @@ type Bed struct {
 	parts map[Part]string // directory of each part
 }
 
-// Ensure sets up the parts (all, if none is given) that are not in the cache.
+// Ensure sets up the parts (all but Fabric, if none is given) that are not in the cache.
 // If no part is missing it takes no lock and does not use the network. Set-up
 // may take minutes; progress is written to progress, which may be nil.
 func Ensure(ctx context.Context, progress io.Writer, parts ...Part) (*Bed, error) {
 	return open(ctx, progress, false, parts)
 }
 
-// Update sets up the parts (all, if none is given) again, with the newest
+// Update sets up the parts (all but Fabric, if none is given) again, with the newest
 // packages of the archive. Running guests keep their trees.
 func Update(ctx context.Context, progress io.Writer, parts ...Part) (*Bed, error) {
 	return open(ctx, progress, true, parts)
@@ -46,7 +46,7 @@ func open(ctx context.Context, progress io.Writer, update bool, parts []Part) (*
 		progress = io.Discard
 	}
 	if len(parts) == 0 {
-		parts = Parts()
+		parts = usual()
 	}
 	cache, err := CacheDir()
 	if err != nil {

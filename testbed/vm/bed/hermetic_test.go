@@ -123,6 +123,9 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("%s: outdated is wrong", p)
 		}
 	}
+	if usual := usual(); len(usual) != len(Parts())-1 || slices.Contains(usual, Fabric) {
+		t.Errorf("%v are set up if no part is named", usual)
+	}
 	if outdated("lock") || outdated("other-0123456789ab") {
 		t.Error("a foreign directory counts as outdated")
 	}

@@ -28,6 +28,7 @@ const (
 	Headers         Part = "headers"               // /usr/include of kernel 7.2, for ABI checks
 	SSH             Part = "ssh"                   // an ssh server for guests with Root, amd64
 	Preload         Part = "preload"               // programs on sockets, librspreload of rdma-core 65, amd64
+	Fabric          Part = "fabric"                // libfabric with its headers and programs, for guests with Root, amd64
 	layoutVersion        = 3                       // of the trees: increase it when unpacking or fix-ups change
 )
 
@@ -96,6 +97,9 @@ const preloadOnly = `^(librdmacm1t64|libibverbs1|ibverbs-providers|rdmacm-utils|
 	`|iperf3|libiperf0|libsctp1|netcat-openbsd|libbsd0|libmd0|redis-server|redis-tools|libjemalloc2|liblzf1|libatomic1` +
 	`|libstdc\+\+6|libgcc-s1|libsystemd0|libssl3t64|libzstd1|zlib1g|libc6)$`
 
+// fabricOnly matches libfabric and the libraries that it is linked with and that Root lacks.
+const fabricOnly = `^(libfabric1|libfabric-bin|libfabric-dev|libpsm2-2|libnuma1)$`
+
 // recipes returns the recipes of all parts.
 func recipes() map[Part]recipe {
 	kernel := func(version, suite, also, arch string) recipe {
@@ -137,6 +141,10 @@ func recipes() map[Part]recipe {
 			Fix:  "preload",
 			Drop: append([]string{"usr/share/", "usr/lib/x86_64-linux-gnu/gconv/"}, documentation...),
 		},
+		Fabric: {
+			Suite: "trixie", Arch: "amd64", Install: []string{"libfabric-bin", "libfabric-dev"}, Only: fabricOnly,
+			Drop: append([]string{"usr/lib/x86_64-linux-gnu/libfabric.a"}, documentation...),
+		},
 	}
 }
 
@@ -144,7 +152,13 @@ func recipes() map[Part]recipe {
 func Parts() []Part {
 	return []Part{
 		QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH, Preload,
+		Fabric,
 	}
+}
+
+// usual returns the parts that are set up if none is named: those that tests need. Only comparisons need Fabric.
+func usual() []Part {
+	return slices.DeleteFunc(Parts(), func(p Part) bool { return p == Fabric })
 }
 
 // dropModules returns the path prefixes of unused modules, in both directories

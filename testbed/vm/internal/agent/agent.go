@@ -107,6 +107,11 @@ func setUp(c wire.GuestConfig) error {
 			return err
 		}
 	}
+	if c.Fabric {
+		if err := guestinit.Mount9P(wire.FabricTag, wire.FabricDir, true, true); err != nil {
+			return err
+		}
+	}
 	if c.Root {
 		if err := guestinit.Mount9P(wire.RootTag, wire.RootDir, true, true); err != nil {
 			return err

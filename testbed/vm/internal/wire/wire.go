@@ -170,6 +170,7 @@ const (
 	FilesTag, FilesDir   = "files", "/goverbs" // files of Install; read-only in the guest
 	PreloadTag           = "preload"           // the part of the bed with that name
 	PreloadDir           = "/run/preload"
+	FabricTag, FabricDir = "fabric", "/run/fabric"         // the part of the bed with that name
 	ShareTag, ShareDir   = "share", "/share"               // a directory of the user's choice
 	DefaultRXE, DummyDev = "rxe0", "d0"                    // the soft-RoCE device and the network device under it
 	DummyAddr            = "10.9.0.1/24"                   // of the network device
@@ -180,6 +181,7 @@ const (
 type GuestConfig struct {
 	Root    bool // mount the Debian root and run commands in it
 	Preload bool // mount the programs for librspreload
+	Fabric  bool // mount libfabric
 	Share   bool // mount the shared directory
 	RXE     bool // create rxe0 on d0
 }
