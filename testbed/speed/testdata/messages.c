@@ -188,30 +188,30 @@ static void do_large(void) { echo(LARGE); }
 static const struct operation { const char *name; int count; void (*run)(void); } operations[] = {
 	{ "read", 150, do_read }, { "write", 150, do_write }, { "small", 150, do_small }, { "large", 20, do_large } };
 
-/* cost prints the smallest CPU time of several rounds. */
-static void cost(int rounds)
-{
-	for (size_t k = 0; k < sizeof operations / sizeof *operations; k++) {
-		const struct operation *o = &operations[k];
-		double best = 0;
-		for (int r = 0; r < rounds; r++) {
-			double began, each;
-			o->run(); /* what follows begins in the same state */
-			began = clock_us(CLOCK_PROCESS_CPUTIME_ID);
-			for (int i = 0; i < o->count; i++)
-				o->run();
-			each = (clock_us(CLOCK_PROCESS_CPUTIME_ID) - began) * 1e3 / o->count;
-			if (!best || each < best)
-				best = each;
-		}
-		printf("%s %.0f\n", o->name, best);
-	}
-}
-
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
+}
+
+/* cost prints the median CPU time of several rounds. */
+static void cost(int rounds)
+{
+	double *all = allocate(rounds * sizeof *all);
+	for (size_t k = 0; k < sizeof operations / sizeof *operations; k++) {
+		const struct operation *o = &operations[k];
+		for (int r = 0; r < rounds; r++) {
+			double began;
+			o->run(); /* what follows begins in the same state */
+			began = clock_us(CLOCK_PROCESS_CPUTIME_ID);
+			for (int i = 0; i < o->count; i++)
+				o->run();
+			all[r] = (clock_us(CLOCK_PROCESS_CPUTIME_ID) - began) * 1e3 / o->count;
+		}
+		qsort(all, rounds, sizeof *all, compare);
+		printf("%s %.0f\n", o->name, (all[(rounds - 1) / 2] + all[rounds / 2]) / 2);
+	}
+	free(all);
 }
 
 /* times prints quantiles of the times of count operations. */
