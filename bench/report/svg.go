@@ -41,7 +41,8 @@ text { fill: #f0f6fc }
 `
 
 // classes are the colors of programs.
-var classes = map[string]string{results.Go: "a", results.C: "b", results.Cgo: "c", results.TCP: "c", results.CM: "d"}
+var classes = map[string]string{results.Go: "a", results.C: "b", results.Cgo: "c", results.TCP: "c", results.CM: "d",
+	results.Fabric: "c"}
 
 // measures of all charts
 const (

@@ -171,7 +171,7 @@ func (r *Run) messageCharts(place string) []Chart {
 		return s.short()
 	}
 	return barChart(c, all, row, Bars{Name: Go, Label: "Go, package rdma"}, Bars{Name: CM, Label: "Go, package cm"},
-		Bars{Name: C, Label: "C, librdmacm"})
+		Bars{Name: C, Label: "C, librdmacm"}, Bars{Name: Fabric, Label: "C, libfabric"})
 }
 
 // rsocketCharts returns the chart of transfers of the smallest size over rsockets.

@@ -12,6 +12,11 @@ var operations = []struct{ figure, what string }{
 	{"churned", "message of 64 bytes and its echo, beside a busy garbage collector"},
 }
 
+const aboutFabric = `The C program uses libfabric with its provider verbs
+(` + "`testbed/speed/testdata/fabric.c`" + `) and sleeps in fi_cq_sread. libfabric has connected endpoints
+(FI_EP_MSG), which inject messages of 64 bytes. libfabric RDM has endpoints of ofi_rxm (FI_EP_RDM), which copy short
+messages through its buffers and read long ones from the peer.`
+
 // percentiles are the ends of the names of times.
 var percentiles = []struct{ suffix, what string }{
 	{"", ""}, {".p50", "p50"}, {".p99", "p99"}, {".p99.9", "p99.9"},
@@ -21,6 +26,8 @@ const aboutMessages = `Both ends are in one process, and wait for completions as
 [package rdma](../rdma), cm the same work written by hand on [package cm](../cm), without flow control. C is that on the
 synchronous calls of librdmacm, as in rping (` + "`testbed/speed/testdata/messages.c`" + `). rdma offers a
 message that is longer than EagerSize, and the peer reads it; cm and C receive it like any other.`
+
+const ofMessages = "Messages, READ and WRITE"
 
 // messages prints the costs of messages and one-sided access.
 func (p *page) messages(place string) {
@@ -38,7 +45,7 @@ func (p *page) messages(place string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("#### Messages, READ and WRITE, %s\n\n", unit(place, unitOf))
+	p.printf("#### %s, %s\n\n", ofMessages, unit(place, unitOf))
 	p.printf("%s", aboutMessages)
 	if unitOf == "us" {
 		p.printf("\nFigures are quantiles of single times.")
@@ -49,16 +56,48 @@ func (p *page) messages(place string) {
 	p.rows([]string{"operation", "", "rdma", "cm", C, "rdma to cm", "rdma to C", "cm to C"}, rows)
 }
 
+// fabric prints the same costs beside those of libfabric, if it was measured.
+func (p *page) fabric(place string) {
+	var rows [][]string
+	unitOf := ""
+	for _, o := range operations {
+		for _, q := range percentiles {
+			for _, s := range p.run.Of(place, MessagesTest, o.figure+q.suffix) {
+				if len(s.Values[Fabric])+len(s.Values[FabricRDM]) == 0 {
+					continue
+				}
+				unitOf = s.Unit
+				rows = append(rows, []string{o.what, q.what, number(s, Go), number(s, Fabric), number(s, FabricRDM),
+					s.ratioOf(Go, Fabric), s.ratioOf(Go, FabricRDM), s.ratioOf(Fabric, C)})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	p.printf("#### %s, beside libfabric, %s\n\n%s\n\n", ofMessages, unit(place, unitOf), aboutFabric)
+	p.rows([]string{"operation", "", "rdma", Fabric, FabricRDM, "rdma to libfabric", "rdma to libfabric RDM",
+		"libfabric to C"}, rows)
+}
+
 // churned prints how much longer messages take beside a churned heap.
 func (p *page) churned(place string) {
 	var rows [][]string
+	whose, head := []string{Go, CM, C}, []string{"percentile", "rdma", "cm", C}
+	for _, who := range []string{Fabric, FabricRDM} {
+		for _, s := range p.run.Of(place, MessagesTest, "churned.p50") {
+			if len(s.Values[who]) > 0 {
+				whose, head = append(whose, who), append(head, who)
+			}
+		}
+	}
 	for _, q := range percentiles {
 		quiet, churned := p.run.Of(place, MessagesTest, "small"+q.suffix), p.run.Of(place, MessagesTest, "churned"+q.suffix)
 		if len(quiet) != 1 || len(churned) != 1 {
 			continue
 		}
 		row := []string{q.what}
-		for _, who := range []string{Go, CM, C} {
+		for _, who := range whose {
 			both := Series{Values: map[string][]float64{"churned": churned[0].Values[who], "quiet": quiet[0].Values[who]}}
 			row = append(row, both.ratioOf("churned", "quiet"))
 		}
@@ -70,7 +109,7 @@ func (p *page) churned(place string) {
 	p.printf("#### A message and its echo beside a busy garbage collector, divided by the time without\n\n")
 	p.printf("Another goroutine (in C, another thread) replaces 128 of 1,048,576 blocks of 64 bytes every\n")
 	p.printf("millisecond. Go's garbage collector then runs again and again (GOGC=1).\n\n")
-	p.rows([]string{"percentile", "rdma", "cm", C}, rows)
+	p.rows(head, rows)
 }
 
 // ratioOf formats the ratio of two programs with its spread.

@@ -32,4 +32,42 @@ func TestMessages(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
+	if strings.Contains(page, Fabric) {
+		t.Errorf("libfabric was not measured, and is in\n%s", page)
+	}
+}
+
+// Programs with libfabric are beside the others where they were measured.
+func TestFabric(t *testing.T) {
+	r := &Run{Places: []Place{{Name: Messages}, {Name: MessageInstructions}}}
+	for figure, values := range map[string]map[string]float64{
+		"small.p50":   {Go: 40, CM: 30, C: 20, Fabric: 25, FabricRDM: 50},
+		"churned.p50": {Go: 80, CM: 30, C: 20, Fabric: 75, FabricRDM: 50},
+		"read.p50":    {Go: 40, CM: 30, C: 20, Fabric: 32},
+		"write.p50":   {Go: 40, CM: 30, C: 20},
+	} {
+		for who, v := range values {
+			r.Add(Series{Place: Messages, Test: MessagesTest, Figure: figure, At: 64, Unit: "us"}, who, v)
+		}
+	}
+	page := r.Page()
+	for _, want := range []string{
+		"#### Messages, READ and WRITE, beside libfabric, µs\n",
+		"| operation |  | rdma | libfabric | libfabric RDM | rdma to libfabric | rdma to libfabric RDM | libfabric to C |",
+		"| message of 64 bytes and its echo | p50 | 40.0 | 25.0 | 50.0 | 1.60 | 0.80 | 1.25 |",
+		"| READ of 64 bytes | p50 | 40.0 | 32.0 |  | 1.25 |  | 1.60 |",
+		"| percentile | rdma | cm | C | libfabric | libfabric RDM |",
+		"| p50 | 2.00 | 1.00 | 1.00 | 3.00 | 1.00 |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if n := strings.Count(page, "WRITE of 64 bytes"); n != 1 {
+		t.Errorf("%d rows of a figure that libfabric does not have, in\n%s", n, page)
+	}
+	charts := r.messageCharts(Messages)
+	if len(charts) != 1 || len(charts[0].Bars) != 4 || charts[0].Bars[3].Name != Fabric {
+		t.Errorf("charts %v", charts)
+	}
 }

@@ -176,6 +176,7 @@ func (p *page) place(place Place) {
 	p.memory(place.Name)
 	p.rstream(place.Name)
 	p.messages(place.Name)
+	p.fabric(place.Name)
 	p.churned(place.Name)
 }
 

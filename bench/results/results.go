@@ -17,6 +17,9 @@ const (
 	Cgo = "cgo"
 	TCP = "TCP" // the C program on sockets
 	CM  = "cm"  // package cm, where Go is package rdma
+
+	Fabric    = "libfabric"     // with connected endpoints (FI_EP_MSG), where Go is package rdma
+	FabricRDM = "libfabric RDM" // with endpoints of ofi_rxm (FI_EP_RDM)
 )
 
 // A Run holds all figures, of one run of the programs or of several.

@@ -33,7 +33,10 @@ func (f *fake) run(ctx context.Context, args ...string) (string, error) {
 
 func (f *fake) install(_ context.Context, file string) (string, error) { return "/there", nil }
 
-func (f *fake) compile(context.Context, string) (string, string, error) {
+func (f *fake) compile(_ context.Context, source string, _ ...string) (string, string, error) {
+	if filepath.Base(source) == "fabric.c" {
+		return "/fabric", "cc", nil
+	}
 	return "/c", "cc", nil
 }
 
@@ -211,6 +214,10 @@ PASS
 func TestDescriptions(t *testing.T) {
 	got := library("Version: 6.24\n/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.56.1\n")
 	if got != "rdma-core 56.1, perftest 6.24" {
+		t.Error(got)
+	}
+	got = fabricVersion("/usr/bin/fi_info: 2.1.0\nlibfabric: 2.1.0\nlibfabric api: 2.1\n")
+	if got != ", libfabric 2.1.0" {
 		t.Error(got)
 	}
 	if got := processor("processor\t: 0\nmodel name\t: Some CPU 1\n"); got != "Some CPU 1" {

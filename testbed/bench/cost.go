@@ -51,6 +51,19 @@ func rootFlags(ctx context.Context, dir string) (f flags, err error) {
 		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined,--as-needed"}}, nil
 }
 
+const libfabric = "fabric"
+
+// fabricFlags returns the flags for libfabric of guests.
+func fabricFlags(ctx context.Context) (f flags, err error) {
+	set, err := bed.Ensure(ctx, os.Stderr, bed.Fabric)
+	if err != nil {
+		return f, err
+	}
+	tree, err := set.Tree(bed.Fabric)
+	return flags{[]string{"-I" + filepath.Join(tree, "usr/include")},
+		[]string{"-L" + filepath.Join(tree, "usr/lib/x86_64-linux-gnu")}}, err
+}
+
 // cost counts instructions, in a guest whose clock does. They are reproducible, so one
 // round is enough for programs that run alone and do not wait. Objects wait for the
 // kernel's workers.

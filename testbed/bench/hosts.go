@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goverbs/goverbs/testbed/vm"
@@ -19,8 +20,9 @@ type host interface {
 	run(ctx context.Context, args ...string) (string, error)
 	// install copies a program from this machine to the host.
 	install(ctx context.Context, file string) (string, error)
-	// compile compiles C source, and returns the program and the compiler's name.
-	compile(ctx context.Context, source string) (program, compiler string, err error)
+	// compile compiles C source, and returns the program and the compiler's name. The program is linked with
+	// libraries, which are names as after -l.
+	compile(ctx context.Context, source string, libraries ...string) (program, compiler string, err error)
 }
 
 // A guest is a host of the test bed.
@@ -40,9 +42,9 @@ func (g guest) install(_ context.Context, file string) (string, error) { return 
 
 // compile prefers this machine's compiler, which optimizes, with the guest's headers and
 // libraries.
-func (g guest) compile(ctx context.Context, source string) (string, string, error) {
+func (g guest) compile(ctx context.Context, source string, libraries ...string) (string, string, error) {
 	if _, err := exec.LookPath("gcc"); err != nil {
-		program, err := g.CompileC(ctx, source)
+		program, err := g.CompileC(ctx, source, libraries...)
 		return program, "tcc", err
 	}
 	flags, err := rootFlags(ctx, g.dir)
@@ -52,6 +54,16 @@ func (g guest) compile(ctx context.Context, source string) (string, string, erro
 	program := filepath.Join(g.dir, strings.TrimSuffix(filepath.Base(source), ".c"))
 	args := append([]string{"gcc", "-O2", "-D_GNU_SOURCE", "-o", program, source}, flags.compile...)
 	args = append(append(args, flags.link...), "-lrdmacm", "-libverbs")
+	if slices.Contains(libraries, libfabric) {
+		more, err := fabricFlags(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		args = append(append(args, more.compile...), more.link...)
+	}
+	for _, name := range libraries {
+		args = append(args, "-l"+name)
+	}
 	if _, err := local(ctx, nil, args...); err != nil {
 		return "", "", err
 	}

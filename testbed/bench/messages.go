@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 // onMessages compares times of packages rdma and cm with those of the same work in C.
 func (b *bench) onMessages(ctx context.Context) error {
 	const place = results.Messages
-	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048}, func(m *machine) error {
+	return b.inGuest(ctx, vm.Config{RXE: true, Fabric: true, MemoryMB: 2048}, func(m *machine) error {
 		b.place(place, m, "soft-RoCE, both ends in one process of a guest of 2 CPUs")
 		m.address = "10.9.0.1"
 		if _, err := m.client.run(ctx, "ip", "link", "set", "d0", "mtu", "4200"); err != nil {
@@ -27,6 +28,9 @@ func (b *bench) onMessages(ctx context.Context) error {
 				results.Go: {p.ours, "-addr", m.address, "-level", "rdma", "-tail", n},
 				results.CM: {p.ours, "-addr", m.address, "-level", "cm", "-tail", n},
 				results.C:  {p.inC, m.address, "tail", n},
+
+				results.Fabric:    {p.fabric, m.address, "tail", n},
+				results.FabricRDM: {p.fabric, m.address, "tail", n, "rdm"},
 			}
 		})
 	})
@@ -36,12 +40,16 @@ func (b *bench) onMessages(ctx context.Context) error {
 const addressed = "ip link set lo up; d=$(ls /sys/class/infiniband/mlx5_0/device/net); ip addr add 10.9.0.1/24 dev $d" +
 	" && ip link set $d up && " + active
 
+// costRounds is the number of rounds of which the programs print the median. How often a wait polls before it sleeps
+// varies, and the cost with it.
+const costRounds = "25"
+
 // messageCost counts the instructions of operations of packages rdma and cm, and of the same work in C.
 func (b *bench) messageCost(ctx context.Context) error {
 	const place = results.MessageInstructions
 	return connectX(connectx.Ethernet, func(sockets []string) error {
 		return b.inGuest(ctx, vm.Config{VFIOUser: sockets, Modules: []string{"mlx5_ib", "rdma_ucm"}, ICount: true,
-			MemoryMB: 2048}, func(m *machine) error {
+			Fabric: true, MemoryMB: 2048}, func(m *machine) error {
 			if _, err := m.client.run(ctx, "timeout", "600", "sh", "-c", addressed); err != nil {
 				return err
 			}
@@ -50,16 +58,19 @@ func (b *bench) messageCost(ctx context.Context) error {
 			m.address = "10.9.0.1"
 			return b.messagesOf(ctx, m, place, "ns", func(p programs) map[string][]string {
 				return map[string][]string{
-					results.Go: {p.ours, "-addr", m.address, "-rounds", "10"}, // cm's figures too
-					results.C:  {p.inC, m.address, "cost", "10"},
+					results.Go: {p.ours, "-addr", m.address, "-rounds", costRounds}, // cm's figures too
+					results.C:  {p.inC, m.address, "cost", costRounds},
+
+					results.Fabric:    {p.fabric, m.address, "cost", costRounds},
+					results.FabricRDM: {p.fabric, m.address, "cost", costRounds, "rdm"},
 				}
 			})
 		})
 	})
 }
 
-// programs are bench/rdmacost, which uses the packages rdma and cm, and its counterpart.
-type programs struct{ ours, inC string }
+// programs are bench/rdmacost, which uses the packages rdma and cm, and its counterparts on librdmacm and on libfabric.
+type programs struct{ ours, inC, fabric string }
 
 // messagesOf runs commands in turn, in an order that changes.
 func (b *bench) messagesOf(ctx context.Context, m *machine, place, unit string,
@@ -73,25 +84,15 @@ func (b *bench) messagesOf(ctx context.Context, m *machine, place, unit string,
 		return err
 	}
 	b.run.C = compiler
-	all := commands(programs{ours[1], inC})
+	onFabric, _, err := m.client.compile(ctx, source("fabric.c"), libfabric)
+	if err != nil {
+		return err
+	}
+	all := commands(programs{ours[1], inC, onFabric})
 	for round := range b.rounds {
-		found := map[string]map[string]float64{}
-		var names []string
-		for _, who := range order(round, results.Go, results.CM, results.C) {
-			if all[who] == nil {
-				continue
-			}
-			out, err := m.client.run(ctx, unlimited(all[who]...)...)
-			if err != nil {
-				return fmt.Errorf("round %d, %s: %w", round+1, who, err)
-			}
-			n, values, err := named(out)
-			if err != nil {
-				return err
-			}
-			if found[who] = values; who == results.Go {
-				names = n
-			}
+		names, found, err := b.messageRound(ctx, m, place, round, all)
+		if err != nil {
+			return fmt.Errorf("round %d, %w", round+1, err)
 		}
 		split(found)
 		if err := b.addMessages(place, unit, names, found); err != nil {
@@ -101,6 +102,37 @@ func (b *bench) messagesOf(ctx context.Context, m *machine, place, unit string,
 	}
 	return nil
 }
+
+// messageRound runs each command once. It returns the names of the figures of rdma, and the figures of each program.
+// Programs with libfabric that fail are removed from the commands: the others are compared without them.
+func (b *bench) messageRound(ctx context.Context, m *machine, place string, round int,
+	commands map[string][]string) (names []string, found map[string]map[string]float64, err error) {
+	found = map[string]map[string]float64{}
+	for _, who := range order(round, append([]string{results.Go, results.CM, results.C}, onLibfabric...)...) {
+		if commands[who] == nil {
+			continue
+		}
+		out, err := m.client.run(ctx, unlimited(commands[who]...)...)
+		var n []string
+		if err == nil {
+			n, found[who], err = named(out)
+		}
+		switch {
+		case err != nil && slices.Contains(onLibfabric, who):
+			b.fail(place, fmt.Sprintf("%s, round %d", who, round+1), err)
+			delete(commands, who)
+			delete(found, who)
+		case err != nil:
+			return nil, nil, fmt.Errorf("%s: %w", who, err)
+		case who == results.Go:
+			names = n
+		}
+	}
+	return names, found, nil
+}
+
+// onLibfabric are the programs that use libfabric.
+var onLibfabric = []string{results.Fabric, results.FabricRDM}
 
 // order returns the programs, beginning with another one in each round.
 func order(round int, who ...string) []string {
@@ -115,7 +147,7 @@ const (
 )
 
 // split moves the figures of cm that are with those of rdma. A message of 1 MiB is one in C, whatever package rdma
-// does to send it.
+// does to send it. A program that did not run has none.
 func split(found map[string]map[string]float64) {
 	for name, v := range found[results.Go] {
 		plain, ok := strings.CutSuffix(name, ofRDMA)
@@ -128,12 +160,17 @@ func split(found map[string]map[string]float64) {
 		found[results.Go][plain] = v
 		found[results.CM][plain] = found[results.Go][plain+ofCM]
 		if plain == "offered" {
-			found[results.C][plain] = found[results.C]["large"]
+			for _, who := range append([]string{results.C}, onLibfabric...) {
+				if large, ok := found[who]["large"]; ok {
+					found[who][plain] = large
+				}
+			}
 		}
 	}
 }
 
-// addMessages adds the figures that all programs have, in the order of their names.
+// addMessages adds the figures that the programs with rdma, cm and librdmacm have, in the order of their names, and
+// those of libfabric beside them.
 func (b *bench) addMessages(place, unit string, names []string, found map[string]map[string]float64) error {
 	added := 0
 	for _, name := range names {
@@ -148,6 +185,11 @@ func (b *bench) addMessages(place, unit string, names []string, found map[string
 		b.run.Add(key, results.Go, goes)
 		b.run.Add(key, results.CM, cm)
 		b.run.Add(key, results.C, c)
+		for _, who := range onLibfabric {
+			if v, ok := found[who][name]; ok {
+				b.run.Add(key, who, v)
+			}
+		}
 		added++
 	}
 	if added == 0 {

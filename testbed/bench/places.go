@@ -85,6 +85,12 @@ func (b *bench) inGuest(ctx context.Context, c vm.Config, f func(*machine) error
 		return err
 	}
 	b.here.Library = library(out)
+	if c.Fabric {
+		if out, err = h.run(ctx, "/run/fabric/usr/bin/fi_info", "--version"); err != nil {
+			return err
+		}
+		b.here.Library += fabricVersion(out)
+	}
 	m := &machine{server: h, client: h, port: firstPort, programs: map[string][2]string{}, dir: b.dir}
 	return f(m)
 }
@@ -101,6 +107,13 @@ func library(out string) string {
 	_, version, _ = strings.Cut(strings.TrimSpace(version), ".")
 	_, perftest, _ = strings.Cut(perftest, ":")
 	return "rdma-core " + version + ", perftest " + strings.TrimSpace(perftest)
+}
+
+// fabricVersion formats the line of the output of fi_info that has libfabric's version.
+func fabricVersion(out string) string {
+	_, version, _ := strings.Cut(out, "libfabric: ")
+	version, _, _ = strings.Cut(version, "\n")
+	return ", libfabric " + version
 }
 
 // tried lists the options about which docs/performance.md gives advice, except -I, which

@@ -83,13 +83,17 @@ func (r remote) install(ctx context.Context, file string) (string, error) {
 	return path, err
 }
 
-func (r remote) compile(ctx context.Context, source string) (string, string, error) {
+func (r remote) compile(ctx context.Context, source string, libraries ...string) (string, string, error) {
 	c, err := r.install(ctx, source)
 	if err != nil {
 		return "", "", err
 	}
 	program := strings.TrimSuffix(c, ".c") + "-c" // ours may have the name
-	_, err = r.run(ctx, "cc", "-O2", "-D_GNU_SOURCE", "-o", program, c, "-libverbs")
+	args := []string{"cc", "-O2", "-D_GNU_SOURCE", "-o", program, c, "-libverbs"}
+	for _, name := range libraries {
+		args = append(args, "-l"+name)
+	}
+	_, err = r.run(ctx, args...)
 	return program, "cc -O2", err
 }
 
