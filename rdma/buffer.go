@@ -37,6 +37,8 @@ type memory struct {
 	slot  int   // of the conn
 	reply bool  // the SEND in it was a reply; belongs to conn.mu
 	next  *memory
+
+	released func() // ends the watch of a test; nil otherwise
 }
 
 const (
@@ -106,6 +108,9 @@ func (b Buffer) disown() bool {
 		}
 		t := s&^byProgram + 1<<32 // copies of the buffer are stale from now on
 		if b.m.state.CompareAndSwap(s, t) {
+			if b.m.released != nil {
+				b.m.released()
+			}
 			b.m.giveBack(t)
 			return true
 		}

@@ -77,9 +77,11 @@ func TestAfterClose(t *testing.T) {
 				}
 			}
 			isError(t, p.client.Err(), want)
-			if _, err := p.client.Alloc(100); side == "this" && err == nil {
+			late, err := p.client.Alloc(100)
+			if side == "this" && err == nil {
 				t.Error("Alloc returns a buffer after Close")
 			}
+			late.Release()
 			b.Release()
 			call.Release()
 			check(t, r.Close())

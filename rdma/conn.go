@@ -54,7 +54,8 @@ type Conn struct {
 	keepAlive *time.Timer
 	busy      bool // something was sent to the peer since the timer last ran
 
-	closed func() // of a test that watches the connection, or nil
+	watcher watcher // of a test, or nil
+	closed  func()  // ends the watch of the connection; nil if watcher is
 }
 
 // Dial connects to a listener of this package at addr, host:port. If ctx has no deadline and
@@ -354,5 +355,5 @@ func (c *Conn) Alloc(n int) (Buffer, error) {
 	if err != nil {
 		return Buffer{}, c.opError("allocate for", err)
 	}
-	return m.take(n), nil
+	return c.takeBuffer(m, n), nil
 }

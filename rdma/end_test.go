@@ -71,7 +71,11 @@ func TestCloseEndsCalls(t *testing.T) {
 	ctx := limit(t)
 	here, there := make(chan error, 9), make(chan error, 9)
 	for range 3 {
-		go func() { _, err := p.client.Recv(ctx); here <- err }()
+		go func() {
+			m, err := p.client.Recv(ctx)
+			m.Release()
+			here <- err
+		}()
 		go func() { _, err := p.client.Call(ctx, []byte("x")); here <- err }()
 		go func() { _, err := p.server.Call(ctx, []byte("x")); there <- err }()
 	}

@@ -288,10 +288,10 @@ func TestPlainPeers(t *testing.T) {
 		check(t, <-accepted)
 		check(t, c.Close())
 	})
+	check(t, l.Close()) // waits for the handshakes
 	if refused.Load() != 3 {
 		t.Errorf("%d peers are refused", refused.Load())
 	}
-	check(t, l.Close())
 
 	p.onServer(func() {
 		plain := must(cm.Listen(":7471", nil))(t)

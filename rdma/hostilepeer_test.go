@@ -72,7 +72,7 @@ func hostilePair(t testing.TB, o *Options, h hello) (*Conn, *hostile) {
 	t.Helper()
 	n := verbstest.NewNetwork(t)
 	n.Allow(verbstest.RemoteAccess, verbstest.ReceiveLate, verbstest.ReceiveLength, verbstest.BadRequest,
-		verbstest.CQCapacity, verbstest.Unsignaled)
+		verbstest.CQCapacity, verbstest.Unsignaled, verbstest.NotReleased)
 	honest, other := n.Machine(), n.Machine()
 	return hostileOn(t, honest, other, o, h)
 }

@@ -1,6 +1,10 @@
 package rdma
 
-import "github.com/goverbs/goverbs/internal/machine"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/machine"
+)
 
 // A misuseReporter is a machine in memory that reports misuse of buffers.
 type misuseReporter interface{ Misused(text string) }
@@ -19,14 +23,32 @@ func misused(text string) {
 	}
 }
 
-// A connWatcher is a machine in memory that reports connections that are not closed.
-type connWatcher interface {
-	Opened(what string) (closed func())
+// A watcher is a machine in memory that reports what a program has not given back when the test ends, with the line of
+// the program that has called Watch.
+type watcher interface {
+	Watch(rule, what string) (done func())
 }
 
-// watch has a test report the connection, with the line of the caller's program, if it is not closed.
+// watch has a test report the connection if it is not closed.
 func (c *Conn) watch() {
-	if w, ok := machine.Current().(connWatcher); ok {
-		c.closed = w.Opened("the connection to " + c.peer.String())
+	if w, ok := machine.Current().(watcher); ok {
+		c.watcher = w
+		c.closed = w.Watch("not-closed", "the connection to "+c.peer.String()+", created")
 	}
+}
+
+// takeMessage is take for the memory of a message. It has a test report a message that is not released.
+func (c *Conn) takeMessage(m *memory, n int) Buffer {
+	if c.watcher != nil {
+		m.released = c.watcher.Watch("not-released", fmt.Sprintf("a message from %v, received", c.peer))
+	}
+	return m.take(n)
+}
+
+// takeBuffer is take for a buffer of the program. It has a test report one that is neither sent nor released.
+func (c *Conn) takeBuffer(m *memory, n int) Buffer {
+	if c.watcher != nil {
+		m.released = c.watcher.Watch("not-released", fmt.Sprintf("a buffer of %d bytes, allocated", n))
+	}
+	return m.take(n)
 }

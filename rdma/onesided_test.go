@@ -76,7 +76,9 @@ func TestWriteImm(t *testing.T) {
 				err = p.client.Send(ctx, []byte("next"))
 			}
 			if err == nil {
-				_, err = p.client.Recv(ctx)
+				var m rdma.Message
+				m, err = p.client.Recv(ctx)
+				m.Release()
 			}
 			if err != nil {
 				errs <- err

@@ -178,7 +178,7 @@ func (c *Conn) deliver(m Message) Message {
 	c.stats.Received++
 	c.stats.ReceivedBytes += uint64(m.n)
 	if large := m.large; large != nil {
-		m.Buffer = large.m.take(m.n)
+		m.Buffer = c.takeMessage(large.m, m.n)
 		large.m.drop()
 		c.freeIncoming(large)
 		if m.kind != kindReply {
@@ -191,7 +191,7 @@ func (c *Conn) deliver(m Message) Message {
 	if m.write {
 		n = 0
 	}
-	m.Buffer = m.Buffer.m.take(n)
+	m.Buffer = c.takeMessage(m.Buffer.m, n)
 	return m
 }
 

@@ -281,18 +281,37 @@ func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) e
 		switch {
 		case err != nil:
 		case ctx.Err() != nil:
-			err = context.Cause(ctx)
+			err = c.blocked(l, context.Cause(ctx))
 		case ready():
 			c.stalled(since)
 			return nil
 		default:
-			err = c.stepAt(ctx, turn, l, nil)
+			if err = c.stepAt(ctx, turn, l, nil); err != nil {
+				err = c.blocked(l, err)
+			}
 		}
 		if err != nil {
 			c.unlock()
 			return err
 		}
 	}
+}
+
+// blocked adds to the error of a call that has waited in l what it has waited for, if that is the peer's program.
+func (c *Conn) blocked(l *waitList, err error) error {
+	k := kindMessage
+	if l == &c.repliers || l == &c.replyOfferers {
+		k = kindReply
+	}
+	if !c.needCredit(l) || c.flow(k).credits > 0 {
+		return err
+	}
+	err = fmt.Errorf("%w: the peer has not released earlier messages, of which it holds as many as it has room for", err)
+	if c.count > 0 {
+		err = fmt.Errorf("%w; %d messages of the peer wait for Recv on this side: if the peer waits for their release, "+
+			"receive in another goroutine than that which sends", err, c.count)
+	}
+	return err
 }
 
 // requestDone handles the completion of a send request, and so of those before it.

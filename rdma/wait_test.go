@@ -180,9 +180,11 @@ func TestEndedContexts(t *testing.T) {
 		t.Errorf("%+v", stats)
 	}
 	check(t, p.client.Send(ctx, []byte("last")))
-	if m := must(p.server.Recv(ctx))(t); string(m.Bytes()) != "last" {
+	m := must(p.server.Recv(ctx))(t)
+	if string(m.Bytes()) != "last" {
 		t.Errorf("%q was sent", m.Bytes())
 	}
+	m.Release()
 }
 
 // TestKeepAliveAfterSends checks that the keepalive notices a peer that has lost power after messages to which nothing

@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -48,6 +49,10 @@ const (
 	GoroutineLeft Rule = "goroutine-left"
 	// A buffer of package rdma is used after it was released or sent.
 	BufferUse Rule = "buffer-use"
+	// A connection of package rdma is not closed when the test ends.
+	NotClosed Rule = "not-closed"
+	// A message of package rdma is not released when the test ends, or a buffer is neither released nor sent.
+	NotReleased Rule = "not-released"
 )
 
 // Allow permits programs on the network to break rules, for tests that break them on purpose. It
@@ -56,7 +61,7 @@ func (n *Network) Allow(rules ...Rule) {
 	n.t.Helper()
 	for _, r := range rules {
 		known := slices.Concat(engine.Rules, engine.ProgramRules)
-		if r != GoroutineLeft && r != BufferUse && !slices.Contains(known, engine.Rule(r)) {
+		if !slices.Contains(ofPackages, r) && !slices.Contains(known, engine.Rule(r)) {
 			n.t.Fatalf("verbstest: Allow: there is no rule %q: use the constants of type verbstest.Rule", r)
 		}
 	}
@@ -91,6 +96,9 @@ func (n *Network) violation(m *Machine, v engine.Violation) {
 // ofPrograms has the rules whose texts name the queue.
 var ofPrograms = []Rule{ReceiveLate, ReceiveLength, LocalKey, LocalAccess, RemoteAccess, BadRequest, AtomicSize,
 	Destination, QKey, CQCapacity, Unsignaled}
+
+// ofPackages has the rules that are not the device's.
+var ofPackages = []Rule{GoroutineLeft, BufferUse, NotClosed, NotReleased}
 
 // broken reports a broken rule once, unless it is allowed.
 func (n *Network) broken(m *Machine, r Rule, text string) {
@@ -155,20 +163,44 @@ func caller() string {
 	return site(stack[:runtime.Callers(2, stack[:])])
 }
 
-// Opened implements what package rdma looks for in a machine: a connection that is not closed when the test ends is
-// reported with the line that this is called from.
-func (h *host) Opened(what string) (closed func()) {
+// Watch implements what package rdma looks for in a machine: what the program has not given back when the test ends
+// breaks the rule, and is reported with the line that this is called from.
+func (h *host) Watch(rule, what string) (done func()) {
 	m := h.m
-	text := what + ", created at " + caller()
+	if line := caller(); line != "" {
+		what += " at " + line
+	}
+	k := kept{Rule(rule), what}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watched++
-	number := m.watched
-	m.unclosed[number] = text
+	m.kept[k]++
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.unclosed, number)
+		if m.kept[k]--; m.kept[k] == 0 {
+			delete(m.kept, k)
+		}
+	}
+}
+
+// kept is what a program has to give back.
+type kept struct {
+	rule Rule
+	text string
+}
+
+// checkKept reports what the program has not given back.
+func (m *Machine) checkKept() {
+	m.mu.Lock()
+	all := maps.Clone(m.kept)
+	m.mu.Unlock()
+	order := func(a, b kept) int { return strings.Compare(a.text, b.text) }
+	for _, k := range slices.SortedFunc(maps.Keys(all), order) {
+		text := k.text
+		if n := all[k]; n > 1 {
+			text += fmt.Sprintf(" (%d of them)", n)
+		}
+		m.net.broken(m, k.rule, text)
 	}
 }
 

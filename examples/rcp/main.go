@@ -25,10 +25,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := errors.New("usage: rcp [-l ADDR] recv FILE | rcp send FILE ADDR")
-	switch a := flag.Args(); {
-	case len(a) == 2 && a[0] == "recv":
+	if a := flag.Args(); len(a) == 2 && a[0] == "recv" {
 		err = receive(ctx, *listen, a[1])
-	case len(a) == 3 && a[0] == "send":
+	} else if len(a) == 3 && a[0] == "send" {
 		err = send(ctx, a[2], a[1])
 	}
 	if err != nil {
@@ -52,7 +51,6 @@ func (p *progress) add(b []byte) {
 		log.Printf("%d of %d bytes, %.1f MB/s", p.bytes, p.size, float64(p.bytes)/1e6/now.Sub(p.start).Seconds())
 	}
 }
-
 func (p *progress) String() string { return fmt.Sprintf("%d bytes, CRC-32C %08x", p.bytes, p.crc) }
 
 func send(ctx context.Context, addr, name string) (err error) {
@@ -83,6 +81,7 @@ func send(ctx context.Context, addr, name string) (err error) {
 		}
 		p.add(b.Bytes()[:n])
 		if err := errors.Join(err, b.SetLen(n), c.SendBuffer(ctx, b)); err != nil { // without a copy
+			b.Release()
 			return err
 		}
 	}
@@ -119,10 +118,11 @@ func receive(ctx context.Context, addr, name string) (err error) {
 	m, err := c.Recv(ctx)
 	for ; err == nil && !m.IsCall(); m, err = c.Recv(ctx) {
 		p.add(m.Bytes())
-		if _, err := f.Write(m.Bytes()); err != nil {
+		_, err := f.Write(m.Bytes())
+		m.Release()
+		if err != nil {
 			return err
 		}
-		m.Release()
 	}
 	if err != nil {
 		return fmt.Errorf("before the end of the file: %w", err)

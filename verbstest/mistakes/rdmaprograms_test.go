@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/uverbs"
@@ -155,4 +156,40 @@ func acceptedNotClosed(addr string) string {
 	must(l.Accept(background)) // mistake
 	check(errors.Join((<-dialed).Close(), l.Close()))
 	return "nothing"
+}
+
+func messageNotReleased(addr string) string {
+	l := newLink(addr)
+	defer l.end()
+	check(l.client.Send(background, []byte("hello")))
+	must(l.server.Recv(background)) // mistake
+	return "nothing"
+}
+
+func bufferNotReleased(addr string) string {
+	l := newLink(addr)
+	defer l.end()
+	must(l.client.Alloc(64)) // mistake
+	return "nothing"
+}
+
+// bothSend has both sides send without end, from the goroutine that is to receive afterwards.
+func bothSend(addr string) string {
+	l := newLink(addr)
+	defer l.end()
+	ctx, cancel := context.WithTimeout(background, time.Second)
+	defer cancel()
+	errs := make(chan error)
+	for _, c := range []*rdma.Conn{l.client, l.server} {
+		go func() {
+			var err error
+			for err == nil {
+				err = c.Send(ctx, []byte("hello"))
+			}
+			errs <- err
+		}()
+	}
+	seen := see(<-errs)
+	<-errs
+	return seen
 }
