@@ -19,7 +19,7 @@ func main() {
 		c := must(rdma.Dial(ctx, os.Args[1], nil))
 		defer c.Close()
 		reply := must(c.Call(ctx, []byte("hello")))
-		fmt.Printf("reply: %s\n", reply.Bytes())
+		fmt.Printf("reply: %s\n", reply.Copy())
 		return
 	}
 	c := must(must(rdma.Listen(":7471", nil)).Accept(ctx))
