@@ -100,7 +100,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 			at &= t.recvMask & 0xffff
 			if v&opcodeMask >= commonOpcodes<<opcodeShift || v&formatMask != 0 ||
 				t.srq != nil || int(at) >= len(t.recvs) {
-				return q.pollAny(wcs, n, ci)
+				return q.pollRecv(wcs, n, ci)
 			}
 			a := &arrivals[v>>opcodeShift&7]
 			wc.message(t.recvs[at], e, a)

@@ -70,6 +70,45 @@ func (q *cq) pollAny(wcs []uverbs.WC, n int, ci uint32) (int, error) {
 	return n, err
 }
 
+// pollRecv is pollAny after an entry that the device has written, of target q.last. It is faster
+// in the common case of a short message that is the only completion of the call.
+//
+//go:noinline
+func (q *cq) pollRecv(wcs []uverbs.WC, n int, ci uint32) (int, error) {
+	t, e := q.last, q.entryAt(ci)
+	v := be(e[7])
+	kind, at, size := v>>opcodeShift&0xf, uint32(v>>16)&t.recvMask&0xffff, uint32(be(e[5]))
+	if len(wcs) != 1 || v&formatMask != carries32 || kind-cqeWriteImm > cqeSendInv-cqeWriteImm ||
+		int(at) >= len(t.recvs) || size > roomIn32 {
+		return q.pollAny(wcs, n, ci)
+	}
+	one := (*[1]uverbs.WC)(wcs)
+	g, id, tail := t.rq.firstIn(at), t.recvs[at], t.recvTail
+	w := be(g[0])
+	if size > uint32(w>>32) {
+		return q.pollAny(one[:], 0, q.ci)
+	}
+	q.memory.Begin()
+	to := q.memory.Room(uint32(w), be(g[1]), size)
+	if to == nil {
+		q.memory.End()
+		return q.pollAny(one[:], 0, q.ci)
+	}
+	copyShort(to, e)
+	q.memory.End()
+	wc, a := wordsOfWC(&one[0]), &arrivals[v>>opcodeShift&7]
+	wc.message(id, e, a)
+	wc[wcNumbers], wc[wcVendor], wc[wcKind] = v>>32&indexMask, 0, a.kind
+	mmio.Release32(tail, *tail+1)
+	q.ci++
+	mmio.Publish32BE(&q.record.words[consumed], q.ci&indexMask)
+	if q.halted.Load() {
+		return q.halt(1)
+	}
+	runtime.KeepAlive(q)
+	return 1, nil
+}
+
 // firstIn returns the first data segment of receive i. It does not check i, which must be an
 // index of the queue.
 func (r *recvQueue) firstIn(i uint32) *segment {
@@ -84,7 +123,6 @@ func copyShort(to []byte, e *block) {
 		return
 	}
 	p := unsafe.Pointer(unsafe.SliceData(to))
-	a, b := *(*[2]uint64)(unsafe.Pointer(e)), *(*[2]uint64)(unsafe.Add(unsafe.Pointer(e), last))
-	*(*[2]uint64)(p) = a
-	*(*[2]uint64)(unsafe.Add(p, last)) = b
+	*(*[2]uint64)(p) = *(*[2]uint64)(unsafe.Pointer(e))
+	*(*[2]uint64)(unsafe.Add(p, last)) = *(*[2]uint64)(unsafe.Add(unsafe.Pointer(e), last))
 }
