@@ -124,6 +124,9 @@ var (
 	// ErrNoAH: a request of a UD QP or a DCI has no destination.
 	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or after the "+
 		"operation call SendBatch.UDAddr, on a DCI DCAddr", unix.EINVAL)
+	// ErrNoStreams: a request of a DCI names a stream, and the DCI has none.
+	ErrNoStreams = newSentinel("uverbs: this DCI has no streams: set DCIStreams of its QPConfig, or leave "+
+		"SendWR.DCStream out", unix.EINVAL)
 	// ErrForeignAH: the AH belongs to another PD than the QP.
 	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: create it on the QP's PD", unix.EINVAL)
 	// ErrTooLong: a message on a UD QP is longer than a packet.

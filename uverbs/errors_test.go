@@ -344,6 +344,7 @@ func sentinels() []errorCase {
 		{"ErrNoSRQN", ErrNoSRQN, []error{unix.EINVAL}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
 		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},
+		{"ErrNoStreams", ErrNoStreams, []error{unix.EINVAL}},
 		{"ErrForeignAH", ErrForeignAH, []error{unix.EINVAL}},
 		{"closed AH", errClosedAH, []error{ErrClosed, os.ErrClosed, unix.EBADF}},
 		{"ErrTooLong", ErrTooLong, []error{unix.EMSGSIZE}},

@@ -31,7 +31,8 @@
 // The program under test runs unchanged, down to the encoding of the kernel's commands and the
 // rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
 // [InfiniBand] on a subnet, are in memory. The adapter has 256 KiB of device memory
-// (uverbs.Context.AllocDM), which all programs of the machine share. The test fails if the program
+// (uverbs.Context.AllocDM), which all programs of the machine share, and dynamically connected
+// transport (uverbs.DCI, uverbs.DCT). The test fails if the program
 // breaks a [Rule], with the line that posted the request, and if RDMA objects or goroutines of the
 // program remain when it ends.
 //

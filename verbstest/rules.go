@@ -34,9 +34,11 @@ const (
 	BadRequest = Rule(engine.RuleRequest)
 	// The local memory of an atomic is not one SGE of eight bytes.
 	AtomicSize = Rule(engine.RuleAtomicAddress)
-	// A packet is for a QP that has never existed, or that was never connected.
+	// A packet is for a QP that has never existed, or that was never connected, or a request of a DCI is
+	// for a QP that is not a DCT.
 	Destination = Rule(engine.RuleDestination)
-	// A datagram has another Q_Key than the QP that it is for.
+	// A datagram has another Q_Key than the QP that it is for, or a request of a DCI another access key
+	// than the DCT.
 	QKey = Rule(engine.RuleQKey)
 	// More requests are posted than the completion queue has entries. Unsignaled requests count,
 	// since they complete if their QP fails. Receives of an SRQ do not count.

@@ -42,6 +42,9 @@ func (a *AH) Close() { a.pd.Store(nil) }
 // Closed reports whether a is not open.
 func (a *AH) Closed() bool { return a.pd.Load() == nil }
 
+// PD returns the PD that a belongs to, or nil if a is not open.
+func (a *AH) PD() *PD { return a.pd.Load() }
+
 // For returns the address vector for a request of a QP of pd, which the caller must
 // not change. If a is nil, closed, or of another PD, it returns the error of the
 // post.

@@ -45,6 +45,7 @@ type Kernel struct {
 	CQs   map[uint32]*CQ
 	SRQs  map[uint32]*SRQ
 	QPs   map[uint32]*QP
+	dcts  map[uint32]*dct
 	mrs   map[uint32]*mr
 	mws   map[uint32]*engine.MKey
 	dms   map[uint32]*dm
@@ -56,7 +57,8 @@ type Kernel struct {
 func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	k := &Kernel{Kernel: core, adapter: a,
 		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
-		QPs: map[uint32]*QP{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{}, dms: map[uint32]*dm{},
+		QPs: map[uint32]*QP{}, dcts: map[uint32]*dct{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{},
+		dms:     map[uint32]*dm{},
 		records: map[uint64]int{}, queues: map[uint64]receiver{}}
 	k.Reply = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: a.cfg.CQEVersion,
@@ -65,7 +67,7 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 		k.Reply.BfRegSize = 0
 	}
 	core.OnModifyQP, core.OnQueryQP, core.OnResizeCQ = k.modifyQP, k.queryQP, k.resizeCQ
-	core.DMElsewhere = k.dmElsewhere
+	core.DMElsewhere, core.DriverQP = k.dmElsewhere, driverQP
 	k.limit()
 	a.loop.Run(func() { a.kernels[k] = true })
 	return k
@@ -194,8 +196,12 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 		entries := powerOfTwo(int(Input[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
 		reply(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
-		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbModifyQpResp{
-			EceOptions: Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions & ECEOptions})
+		resp := uapi.Mlx5IbModifyQpResp{EceOptions: Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions &
+			ECEOptions}
+		if d := k.dcts[Input[uapi.IbUverbsExModifyQp](c, in).Base.QpHandle]; d != nil {
+			resp.Dctn = d.number
+		}
+		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		r := Input[uapi.IbUverbsModifySrq](c, in)
 		k.check(k.adapter.HCA.ArmSRQ(k.SRQs[r.SrqHandle].Number, uint16(r.SrqLimit)))

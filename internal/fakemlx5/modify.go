@@ -27,6 +27,9 @@ func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp, before, after uint8) error {
 		k.modifyRawQP(q, to)
 		return nil
 	}
+	if d := k.dcts[r.QpHandle]; d != nil {
+		return k.modifyDCT(d, r, to)
+	}
 	t, ok := transitions[[2]uverbs.QPState{from, to}]
 	switch {
 	case to == uverbs.StateReset && from == uverbs.StateReset:

@@ -29,6 +29,10 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 		return k.createRawQP(c)
 	}
 	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
+	if u.Flags&uapi.MLX5_QP_FLAG_TYPE_DCT != 0 {
+		k.createDCT(c, u)
+		return nil
+	}
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
 	a := engine.QPAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UAR: u.BfregIndex,
 		UserIndex: u.Uidx, NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount),
@@ -42,7 +46,9 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 			*number = k.CQs[uint32(cq.Data)].Number
 		}
 	}
-	k.setService(c, &a, u.RqWqeCount > 0)
+	if err := k.setService(c, &a, u); err != nil {
+		return err
+	}
 	k.setScatter(c, u.Flags, &a)
 	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
 	if err != nil {
@@ -63,11 +69,14 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 }
 
 // setService sets the type of the QP, and where its receives come from.
-func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, hasReceives bool) {
+func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, u *uapi.Mlx5IbCreateQp) error {
+	if u.Flags&uapi.MLX5_QP_FLAG_TYPE_DCI != 0 {
+		return setDCI(a, u)
+	}
 	switch uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) {
 	case uverbs.XRCSend:
 		a.Service, a.Source = engine.ServiceXRC, engine.FromNone
-		return
+		return nil
 	case uverbs.XRCRecv:
 		a.Service, a.XRCD = engine.ServiceXRC, k.XRCDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)]
 		a.PD = k.adapter.kernelPD()
@@ -75,7 +84,7 @@ func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, hasReceives bool) {
 		if a.NoSQ {
 			a.Source = engine.FromSRQ
 		}
-		return
+		return nil
 	case uverbs.UC:
 		a.Service = engine.ServiceUC
 	case uverbs.UD:
@@ -83,9 +92,10 @@ func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, hasReceives bool) {
 	}
 	if srq := attr(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); srq != nil {
 		a.Source, a.SRQ = engine.FromSRQ, k.SRQs[uint32(srq.Data)].Number
-	} else if !hasReceives {
+	} else if u.RqWqeCount == 0 {
 		a.Source = engine.FromNone
 	}
+	return nil
 }
 
 // chooseRegister returns the register that an old kernel chooses for a QP, and sets its page: one
@@ -121,6 +131,9 @@ func (k *Kernel) destroyQP(h uint32) error {
 	if q := k.raw.qps[h]; q != nil {
 		delete(k.raw.qps, h)
 		return k.destroyRawQP(q)
+	}
+	if k.dcts[h] != nil {
+		return k.destroyDCT(h)
 	}
 	q := k.QPs[h]
 	delete(k.QPs, h)

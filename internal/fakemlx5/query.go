@@ -68,10 +68,17 @@ var states = map[engine.QPState]uverbs.QPState{
 	engine.Err:      uverbs.StateErr,
 }
 
+// mtuCode returns the kernel's code of an MTU in bytes, which may be 0: enum ib_mtu.
+func mtuCode(n int) uint8 { return uint8(max(bits.Len(uint(n))-8, 0)) }
+
 // queryQP completes the reply to QUERY_QP with what the device has.
 func (k *Kernel) queryQP(h uint32, r *uapi.IbUverbsQueryQpResp) {
 	if q := k.raw.qps[h]; q != nil {
 		q.creation.query(r)
+		return
+	}
+	if d := k.dcts[h]; d != nil {
+		d.query(r)
 		return
 	}
 	q := k.QPs[h]
@@ -88,7 +95,7 @@ func (k *Kernel) queryQP(h uint32, r *uapi.IbUverbsQueryQpResp) {
 	r.Qkey, r.DestQpNum = a.QKey, a.RemoteQPN
 	r.RqPsn, r.SqPsn = a.RecvPSN, a.SendPSN
 	r.PkeyIndex, r.AltPkeyIndex = a.Primary.PKeyIndex, a.Alternate.PKeyIndex
-	r.PathMtu = uint8(max(bits.Len(uint(a.MTU))-8, 0))
+	r.PathMtu = mtuCode(a.MTU)
 	r.PathMigState = uint8(a.Migration)
 	r.MaxRdAtomic, r.MaxDestRdAtomic = uint8(a.MaxInitiate), uint8(a.MaxRespond)
 	r.MinRnrTimer, r.Timeout, r.RetryCnt, r.RnrRetry = a.MinRNRTimer, a.AckTimeout, a.RetryCount, a.RNRRetry

@@ -50,6 +50,8 @@ const (
 	Netns          = "netns-rxe"        // rxe devices in other network namespaces
 	Disassociate   = "disassociate"     // removal of a device that is in use
 	XRC            = "xrc"
+	DC             = "dc"         // dynamically connected transport
+	DCStreams      = "dc_streams" // streams of a DCI
 	RawPacket      = "raw_packet"
 	RawPacketIB    = "raw_packet_ib" // on an InfiniBand port
 	EthernetIB     = "ethernet_ib"   // IP flows and other Ethernet flows, on an InfiniBand port
@@ -114,6 +116,8 @@ var table = []rule{
 	{"rxe", Netns, version{7, 0}, "before 7.x rxe sends only through sockets of the initial network namespace"},
 	{"rxe", Disassociate, never, "rxe has no disassociate_ucontext: an unload waits for its users"},
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
+	{"rxe", DC, never, "dynamically connected transport is mlx5's"},
+	{"rxe", DCStreams, never, "dynamically connected transport is mlx5's"},
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no null key"},
 	{"rxe", DeviceMemory, never, "rxe has no memory but the host's"},

@@ -33,6 +33,8 @@ var mlx5Table = []rule{
 	{"mlx5", CMMulticast6, never, "rdma_cm joins no IPv6 groups over RoCE v2"},
 	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
 	{"mlx5", DMABuf, version{5, 12}, "reg_user_mr_dmabuf came with 5.12"},
+	{"mlx5", DC, always, "since 4.17, which is older than the bed"},
+	{"mlx5", DCStreams, version{5, 15}, "of the bed's kernels 6.1 is the first whose mlx5_ib has streams"},
 	{"mlx5", DeviceMemory, always, "since 4.17, which is older than the bed"},
 	{"mlx5", ImportDM, version{5, 13}, "mlx5_ib describes device memory to other processes since 5.13"},
 	{"mlx5", MemoryOps, version{5, 13}, "mlx5_ib maps operations on device memory since 5.13"},

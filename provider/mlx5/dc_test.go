@@ -20,18 +20,19 @@ const (
 )
 
 // An address is an AH without a kernel, whose address vector has no zero byte after the first two words.
-func address(pd *driver.PD) *driver.AH {
-	a := new(driver.AH)
+func address(pd *driver.PD) *uverbs.AH {
+	whole := new(uverbs.AH)
+	a := provider.AHOf(whole)
 	for i := 1; i < len(a.AV()); i++ {
 		a.AV()[i] = 0x1111111111111111 * uint64(i+1)
 	}
 	a.AV()[1] &^= 0xffffffff // the DCT's number
 	a.Open(pd)
-	return a
+	return whole
 }
 
-// dcSegments returns the segments of a request that name its destination.
-func dcSegments(ah *driver.AH, dctn uint32, key uint64) []byte {
+// dcLead returns the segments of a request that name its destination.
+func dcLead(ah *driver.AH, dctn uint32, key uint64) []byte {
 	be, av := binary.BigEndian, ah.AV()
 	w := be.AppendUint64(nil, key)
 	w = be.AppendUint32(w, 1<<31|dctn)
@@ -62,30 +63,30 @@ func buildDC(b *bench, wr *uverbs.SendWR, ah *driver.AH, stream uint16, first bo
 	rest := *wr
 	switch {
 	case once && b.sq.ops[wr.Opcode]&(imm32|key) == 0 && wr.Inline != nil:
-		b.OpInline(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
+		b.dci.OpInline(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
 		rest.Inline = nil
 	case once && b.sq.ops[wr.Opcode]&(imm32|key) == 0 && len(wr.SGL) > 0:
-		b.OpSGE(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		b.dci.OpSGE(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	default:
-		b.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+		b.dci.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
 	}
 	dest := func() {
 		if wr.Opcode != uverbs.OpLocalInv {
-			b.DCAddr(ah, benchDCTN, benchDCKey, stream)
+			b.dci.DCAddr(ah, benchDCTN, benchDCKey, stream)
 		}
 	}
 	if first {
 		dest()
 	}
 	if wr.Opcode == uverbs.OpCompareSwap || wr.Opcode == uverbs.OpFetchAdd {
-		b.Atomic(wr.CompareAdd, wr.Swap)
+		b.dci.Atomic(wr.CompareAdd, wr.Swap)
 	}
 	if rest.Inline != nil {
-		b.Inline(rest.Inline)
+		b.dci.Inline(rest.Inline)
 	}
 	for _, s := range rest.SGL {
-		b.SGE(s)
+		b.dci.SGE(s)
 	}
 	if !first {
 		dest()
@@ -97,14 +98,15 @@ func buildDC(b *bench, wr *uverbs.SendWR, ah *driver.AH, stream uint16, first bo
 func TestDCRequests(t *testing.T) {
 	const maxSGE, maxInline = 6, 100
 	all := requests(maxSGE, maxInline)
-	b := newBench(t, uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 4, MaxSendSGE: maxSGE, MaxInline: maxInline}, nil)
+	b := newBench(t, uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 4, MaxSendSGE: maxSGE, MaxInline: maxInline,
+		DCIStreams: uverbs.DCIStreams{Concurrent: 4}}, nil)
 	ah := address(&b.pd)
-	lead := dcSegments(ah, benchDCTN, benchDCKey)
+	lead := dcLead(provider.AHOf(ah), benchDCTN, benchDCKey)
 	o := oracle{qpn: benchQPN}
 	blocks := uint32(len(b.sq.blocks))
 	for start := range blocks {
 		for i := range all {
-			for way := range 4 {
+			for way := range 6 {
 				b.sq.cur = b.sq.cur&^(blocks-1) + blocks + start
 				clear(b.regs)
 				stream := uint16(0)
@@ -112,23 +114,35 @@ func TestDCRequests(t *testing.T) {
 					stream = benchStream
 				}
 				cur, half := b.sq.cur, b.sq.db.Half
-				b.Begin()
-				buildDC(b, &all[i], ah, stream, way < 2, i%2 == 0)
-				check(t, b.Submit())
+				if way < 4 {
+					b.Begin()
+					buildDC(b, &all[i], provider.AHOf(ah), stream, way < 2, i%2 == 0)
+					check(t, b.Submit())
+				} else if n, err := b.dci.PostSend(toDCT(ah, stream, all[i])); n != 1 || err != nil {
+					t.Fatalf("%+v: %d, %v", all[i], n, err)
+				}
 				b.posted(t, &all[i], dcWQE(&o, cur, &all[i], lead, stream), cur, half)
 			}
 		}
 	}
 }
 
-// TestSeveralDC checks that batches of several requests of a DCI ring one doorbell.
+// toDCT returns the requests with a destination.
+func toDCT(ah *uverbs.AH, stream uint16, wrs ...uverbs.SendWR) []uverbs.SendWR {
+	for i := range wrs {
+		wrs[i].AH, wrs[i].QPN, wrs[i].DCKey, wrs[i].DCStream = ah, benchDCTN, benchDCKey, stream
+	}
+	return wrs
+}
+
+// TestSeveralDC checks that lists and batches of several requests of a DCI ring one doorbell.
 func TestSeveralDC(t *testing.T) {
 	const maxSGE, maxInline = 4, 60
 	all := requests(maxSGE, maxInline)
 	b := newBench(t, uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 64, MaxSendSGE: maxSGE, MaxInline: maxInline,
-		SignalAll: true}, nil)
+		SignalAll: true, DCIStreams: uverbs.DCIStreams{Concurrent: 4}}, nil)
 	ah := address(&b.pd)
-	lead := dcSegments(ah, benchDCTN, benchDCKey)
+	lead := dcLead(provider.AHOf(ah), benchDCTN, benchDCKey)
 	o := oracle{qpn: benchQPN, signalAll: true}
 	r := rand.New(rand.NewPCG(1, 2))
 	for lap := range 2000 {
@@ -138,14 +152,20 @@ func TestSeveralDC(t *testing.T) {
 		}
 		clear(b.regs)
 		cur, half := b.sq.cur, b.sq.db.Half
-		b.Begin()
-		for i := range wrs {
-			buildDC(b, &wrs[i], ah, uint16(i), (lap+i)%3 == 0, i%2 == 0)
+		if lap%3 == 0 {
+			if n, err := b.dci.PostSend(toDCT(ah, uint16(lap), wrs...)); n != len(wrs) || err != nil {
+				t.Fatal(n, err)
+			}
+		} else {
+			b.Begin()
+			for i := range wrs {
+				buildDC(b, &wrs[i], provider.AHOf(ah), uint16(lap), (lap+i)%4 == 0, i%2 == 0)
+			}
+			check(t, b.Submit())
 		}
-		check(t, b.Submit())
 		var last []byte
 		for i := range wrs {
-			last = dcWQE(&o, cur, &wrs[i], lead, uint16(i))
+			last = dcWQE(&o, cur, &wrs[i], lead, uint16(lap))
 			if got := b.at(cur, len(last)); string(got) != string(last) {
 				t.Fatalf("lap %d: %+v:\n got %x\nwant %x", lap, wrs[i], got, last)
 			}
@@ -162,18 +182,18 @@ func TestSeveralDC(t *testing.T) {
 func TestDCRefusals(t *testing.T) {
 	b := newBench(t, uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 4, MaxSendSGE: 2, MaxInline: 100}, nil)
 	var other driver.PD
-	ah, foreign, closed := address(&b.pd), address(&other), address(&b.pd)
+	ah, foreign, closed := provider.AHOf(address(&b.pd)), provider.AHOf(address(&other)), provider.AHOf(address(&b.pd))
 	closed.Close()
 	sge := uverbs.SGE{Addr: 1, Length: 8, LKey: 3}
-	addr := func(a *driver.AH) { b.DCAddr(a, benchDCTN, benchDCKey, 0) }
-	send := func() { b.OpSGE(uverbs.OpSend, 0, 1, 0, 0, sge) }
-	inline := func(op uverbs.Opcode, n int) { b.OpInline(op, 0, 1, 2, 3, make([]byte, n)) }
+	addr := func(a *driver.AH) { b.dci.DCAddr(a, benchDCTN, benchDCKey, 0) }
+	send := func() { b.dci.OpSGE(uverbs.OpSend, 0, 1, 0, 0, sge) }
+	inline := func(op uverbs.Opcode, n int) { b.dci.OpInline(op, 0, 1, 2, 3, make([]byte, n)) }
 	long := uverbs.SGE{Length: 1<<31 + 1}
 	for name, x := range map[string]struct {
 		want  error
 		build func()
 	}{
-		"no address":               {uverbs.ErrNoAH, func() { b.Op(uverbs.OpSend, 0, 1, 0, 0, 0) }},
+		"no address":               {uverbs.ErrNoAH, func() { b.dci.Op(uverbs.OpSend, 0, 1, 0, 0, 0) }},
 		"no address of the first":  {uverbs.ErrNoAH, func() { send(); send(); addr(ah) }},
 		"no address of the second": {uverbs.ErrNoAH, func() { send(); addr(ah); send() }},
 		"no address, inline":       {uverbs.ErrNoAH, func() { inline(uverbs.OpWrite, 20) }},
@@ -181,17 +201,18 @@ func TestDCRefusals(t *testing.T) {
 		"closed address":           {driver.ErrClosedAH, func() { send(); addr(closed) }},
 		"foreign address":          {uverbs.ErrForeignAH, func() { send(); addr(foreign) }},
 		"address for nothing":      {uverbs.ErrMalformed, func() { addr(ah) }},
-		"address of a LOCAL_INV":   {uverbs.ErrMalformed, func() { b.Op(uverbs.OpLocalInv, 0, 1, 0, 0, 5); addr(ah) }},
-		"address of a datagram":    {uverbs.ErrQPType, func() { send(); b.UDAddr(ah, 1, 2) }},
-		"SRQ":                      {uverbs.ErrQPType, func() { send(); b.RemoteSRQ(1) }},
-		"FLUSH":                    {uverbs.ErrOpNotSupported, func() { b.Op(uverbs.OpFlush, 0, 1, 0, 0, 0); addr(ah) }},
-		"too many SGEs":            {uverbs.ErrTooManySGEs, func() { send(); addr(ah); b.SGE(sge); b.SGE(sge) }},
-		"inline data after an SGE": {uverbs.ErrMalformed, func() { send(); addr(ah); b.Inline([]byte{1}) }},
+		"address of a LOCAL_INV":   {uverbs.ErrMalformed, func() { b.dci.Op(uverbs.OpLocalInv, 0, 1, 0, 0, 5); addr(ah) }},
+		"address of a datagram":    {uverbs.ErrQPType, func() { send(); b.dci.UDAddr(ah, 1, 2) }},
+		"stream":                   {uverbs.ErrNoStreams, func() { send(); b.dci.DCAddr(ah, benchDCTN, benchDCKey, 1) }},
+		"SRQ":                      {uverbs.ErrQPType, func() { send(); b.dci.RemoteSRQ(1) }},
+		"FLUSH":                    {uverbs.ErrOpNotSupported, func() { b.dci.Op(uverbs.OpFlush, 0, 1, 0, 0, 0); addr(ah) }},
+		"too many SGEs":            {uverbs.ErrTooManySGEs, func() { send(); addr(ah); b.dci.SGE(sge); b.dci.SGE(sge) }},
+		"inline data after an SGE": {uverbs.ErrMalformed, func() { send(); addr(ah); b.dci.Inline([]byte{1}) }},
 		"inline data, too long":    {uverbs.ErrInlineTooLong, func() { inline(uverbs.OpSend, 1000); addr(ah) }},
 		"inline data of a READ":    {uverbs.ErrMalformed, func() { inline(uverbs.OpRead, 1); addr(ah) }},
-		"size of an atomic":        {uverbs.ErrAtomicSize, func() { b.Op(uverbs.OpFetchAdd, 0, 1, 0, 0, 0); addr(ah) }},
-		"message over 2^31 bytes":  {uverbs.ErrRange, func() { b.OpSGE(uverbs.OpSend, 0, 1, 0, 0, long); addr(ah) }},
-		"unknown flag":             {uverbs.ErrOpcode, func() { b.OpSGE(uverbs.OpSend, 0x80, 1, 0, 0, sge); addr(ah) }},
+		"size of an atomic":        {uverbs.ErrAtomicSize, func() { b.dci.Op(uverbs.OpFetchAdd, 0, 1, 0, 0, 0); addr(ah) }},
+		"message over 2^31 bytes":  {uverbs.ErrRange, func() { b.dci.OpSGE(uverbs.OpSend, 0, 1, 0, 0, long); addr(ah) }},
+		"unknown flag":             {uverbs.ErrOpcode, func() { b.dci.OpSGE(uverbs.OpSend, 0x80, 1, 0, 0, sge); addr(ah) }},
 		"full": {uverbs.ErrQueueFull, func() {
 			for range b.sq.maxPost + 1 {
 				send()
@@ -211,7 +232,7 @@ func TestDCRefusals(t *testing.T) {
 	}
 	// A good batch works after them.
 	b.Begin()
-	b.OpSGE(uverbs.OpSend, 0, 1, 0, 0, sge)
+	b.dci.OpSGE(uverbs.OpSend, 0, 1, 0, 0, sge)
 	addr(ah)
 	check(t, b.Submit())
 }
@@ -224,7 +245,7 @@ func TestDCTCommands(t *testing.T) {
 		var req uapi.Mlx5IbCreateQp
 		var creation uapi.Mlx5IbCreateQpResp
 		creation.EceOptions = 0x10000001
-		q, reply, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.DCT, DCKey: benchDCKey}, provider.QPEnv{SRQ: s},
+		q, reply, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.DCT, DCKey: benchDCKey}, &provider.QPEnv{SRQ: s},
 			func(in, out []byte) (driver.Reply, error) {
 				copy(ioctl.BytesOf(&req), in)
 				copy(out, ioctl.BytesOf(&creation))

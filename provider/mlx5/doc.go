@@ -20,6 +20,7 @@
 //	send_request.go      all other requests, encoded step by step
 //	send_segments.go     the segments of a WQE
 //	send_batch.go        the state of a batch
+//	dci_fast_unsafe.go   on a DCI, what send_post.go and send_fast_unsafe.go are on other QPs
 //
 // # Doorbell
 //

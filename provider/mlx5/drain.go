@@ -8,8 +8,8 @@ import (
 // Unpolled implements driver.Unpolled. The completion of a send also completes the sends
 // before it.
 func (q *cq) Unpolled(of any) (sends, recvs int) {
-	g, ok := unwatched(of).(*qp)
-	if !ok {
+	g := queuesOf(of)
+	if g == nil {
 		return 0, 0
 	}
 	t := &g.target

@@ -31,6 +31,12 @@ var (
 	_ driver.DCT = (*dct)(nil)
 	_ driver.ECE = (*dct)(nil)
 
+	_ driver.ECE       = (*dci)(nil)
+	_ driver.Finisher  = (*dci)(nil)
+	_ driver.RawPoster = (*dci)(nil)
+
+	_ provider.QP  = (*dci)(nil)
 	_ provider.QP  = (*watchedQP)(nil)
+	_ provider.QP  = (*watchedDCI)(nil)
 	_ provider.SRQ = (*watchedSRQ)(nil)
 )

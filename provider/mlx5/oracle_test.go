@@ -126,6 +126,7 @@ type bench struct {
 	*qp
 	regs []byte
 	pd   driver.PD
+	dci  *dci // if the QP is one
 }
 
 // newBench creates a queue pair without a kernel.
@@ -145,11 +146,12 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 		cfg.Type = uverbs.RC
 	}
 	b := &bench{regs: mem.Bytes()[uarSend:]}
-	u, _, err := c.CreateQP(&cfg, provider.QPEnv{PD: &b.pd}, func([]byte, []byte) (driver.Reply, error) {
+	u, _, err := c.CreateQP(&cfg, &provider.QPEnv{PD: &b.pd}, func([]byte, []byte) (driver.Reply, error) {
 		return driver.Reply{Handle: 1, Number: benchQPN}, nil
 	})
 	check(t, err)
-	b.qp = u.(*qp)
+	b.qp = queuesOf(u)
+	b.dci, _ = u.(*dci)
 	t.Cleanup(func() {
 		check(t, b.Retire(true))
 		check(t, c.records.retire())

@@ -14,11 +14,11 @@ import (
 // to the oldest, and moves the remaining entries up. The device may write entries of other queues
 // meanwhile, which come after those.
 func (q *cq) Purge(gone any) {
+	if g := queuesOf(gone); g != nil {
+		q.squeeze(&g.target)
+		return
+	}
 	switch g := unwatched(gone).(type) {
-	case *qp:
-		q.squeeze(&g.target)
-	case *dct:
-		q.squeeze(&g.target)
 	case *srq:
 		q.squeeze(&g.target)
 	case *wq:

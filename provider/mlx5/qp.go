@@ -57,7 +57,7 @@ func (s *sizes) layout() (l layout) {
 
 // CreateQP implements driver.Context.
 func (c *deviceContext) CreateQP(
-	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
+	cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
 	var reply driver.Reply
 	if cfg.Type == uverbs.XRCRecv {
@@ -78,7 +78,8 @@ func (c *deviceContext) CreateQP(
 	if cfg.Type == uverbs.RawPacket && !c.indexed {
 		return nil, reply, errUnindexed
 	}
-	q := &qp{ctx: c}
+	q, d := newQP(cfg.Type)
+	q.ctx = c
 	if err := q.prepare(&s, env); err != nil {
 		return nil, reply, errors.Join(err, q.release(false))
 	}
@@ -98,7 +99,20 @@ func (c *deviceContext) CreateQP(
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
 	}
+	if d != nil {
+		d.configure(cfg)
+		return c.watchDCI(d, s.maxSend), reply, nil
+	}
 	return c.watch(q, s.maxSend), reply, nil
+}
+
+// newQP returns an empty QP, and if it is a DCI, the DCI that it is part of.
+func newQP(t uverbs.QPType) (*qp, *dci) {
+	if t == uverbs.DCI {
+		d := new(dci)
+		return &d.qp, d
+	}
+	return new(qp), nil
 }
 
 // createXRCTarget creates a QP without queues.
@@ -111,7 +125,7 @@ func (c *deviceContext) createXRCTarget(create driver.Command) (driver.Reply, er
 }
 
 // prepare allocates the resources that the kernel's create command needs.
-func (q *qp) prepare(s *sizes, env provider.QPEnv) (err error) {
+func (q *qp) prepare(s *sizes, env *provider.QPEnv) (err error) {
 	const op = "create QP"
 	c, l := q.ctx, s.layout()
 	if q.mem, err = queueMemory(op, env.Memory, l.size, c.set.qpPages); err != nil {

@@ -104,7 +104,9 @@ func (q *qp) Submit() error {
 	if s.cur != s.batch.cur {
 		burst := uint64(0)
 		if s.head == s.batch.head+1 {
-			burst = s.burstOf(s.cur-s.batch.cur, s.request.state == requestInlined)
+			r := &s.request
+			inlined := r.state == requestInlined || r.state == requestAddressed && r.inlined
+			burst = s.burstOf(s.cur-s.batch.cur, inlined)
 		}
 		s.postSendDB(burst)
 	}

@@ -53,13 +53,15 @@ type sendQueue struct {
 	maxMessage uint64
 	request    request
 	batch      batch
-	owner      provider.QPOwner
+	bindOf     func(*uverbs.SendWR) (driver.Bind, error)
 
 	// destSegments is the number of segments that name the destination of every request, after the
 	// control segment: with XRC the peer's SRQ, with DC the address and the DCT.
 	destSegments uint32
 
 	frames *frameQueue // raw packet QPs only
+
+	streams bool // the requests of a DCI may name streams
 
 	pd  *driver.PD    // to which AHs must belong, on UD QPs and DCIs
 	mtu func() uint64 // queries maxMessage, on UD QPs
@@ -75,12 +77,12 @@ func (s *sendQueue) use(ring []byte, notes []sendNote, tail *uint32) {
 }
 
 // configure sets what depends on the QP's type and configuration.
-func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes, mrs *driver.MRs) {
+func (s *sendQueue) configure(cfg *uverbs.QPConfig, env *provider.QPEnv, z *sizes, mrs *driver.MRs) {
 	s.ops, s.typ = &opsRC, cfg.Type
 	s.ce = newCETable(cfg.SignalAll)
 	s.maxPost, s.maxSGE, s.maxInline, s.maxMessage = uint32(z.maxSend), cfg.MaxSendSGE, z.maxInline, uverbs.MaxMessage
 	s.limit = s.maxPost
-	s.owner = env.Owner
+	s.bindOf = env.Bind
 	switch cfg.Type {
 	case uverbs.UC:
 		s.ops = &opsUC
@@ -88,10 +90,11 @@ func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes
 		s.ops, s.destSegments = &opsXRC, xrcSegments
 	case uverbs.DCI:
 		s.ops, s.destSegments, s.pd = &opsXRC, datagramSegments, env.PD
+		s.streams = cfg.DCIStreams.Concurrent > 0
 	case uverbs.RawPacket:
-		s.ops, s.frames = &opsRaw, newFrameQueue(env.Owner.Checksums, z.header, mrs)
+		s.ops, s.frames = &opsRaw, newFrameQueue(env.Checksums, z.header, mrs)
 	case uverbs.UD:
-		s.ops, s.pd, s.mtu, s.maxMessage = &opsUD, env.PD, env.Owner.MTU, 0
+		s.ops, s.pd, s.mtu, s.maxMessage = &opsUD, env.PD, env.MTU, 0
 	}
 	s.lastInline = s.mask + 1 - min(s.mask+1, uint32(overheadInline+s.maxInline+blockSize-1)/blockSize)
 	s.fastTables()

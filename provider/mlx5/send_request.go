@@ -14,8 +14,8 @@ type request struct {
 
 	// Left by the fast path for open.
 	named  uverbs.Opcode
-	data   uint32 // requestEmpty: where its data goes, in bytes of the ring
-	length uint32 // requestOneSGE: of its SGE
+	data   uint32 // requestEmpty: where its data goes, in bytes of the ring; on a DCI, its size in blocks
+	length uint32 // requestOneSGE, requestUnaddressed, requestAddressed: of its SGE; or with inline data its segments
 
 	// requestOpen.
 	op        operation
@@ -39,15 +39,20 @@ type request struct {
 //	inlined  empty   oneSGE  inlined   failed  failed   failed  inlined
 //	open     empty   oneSGE  inlined   open    open     open    closed or inlined
 //	failed   failed  failed  failed    failed  failed   failed  failed
+//
+// On a DCI, OpSGE and OpInline lead to unaddressed, and DCAddr from there to addressed. Both are as oneSGE, or with
+// inline data as inlined, but in unaddressed the other calls and close fail until the address is named.
 type requestState uint8
 
 const (
-	requestClosed  requestState = iota // nothing can be added, or there is no request
-	requestEmpty                       // complete in one block, without data
-	requestOneSGE                      // complete in one block; SGEs may follow
-	requestInlined                     // complete, with inline data
-	requestOpen                        // not part of the queue until close
-	requestFailed                      // something was wrong: see err
+	requestClosed      requestState = iota // nothing can be added, or there is no request
+	requestEmpty                           // complete in one block, without data
+	requestOneSGE                          // complete in one block; SGEs may follow
+	requestInlined                         // complete, with inline data
+	requestAddressed                       // on a DCI: complete; SGEs may follow, unless it has inline data
+	requestOpen                            // not part of the queue until close
+	requestUnaddressed                     // on a DCI: complete except for the address
+	requestFailed                          // something was wrong: see err
 )
 
 // fail records the first error. Nothing can be added after it.
@@ -131,9 +136,31 @@ func (s *sendQueue) open() bool {
 		r.inlined, r.wantsDest, r.wants, r.fence = false, false, nil, 0
 		s.setLimit()
 		return true
+	case requestUnaddressed, requestAddressed:
+		s.reopenDC()
+		return true
 	}
 	s.fail(uverbs.ErrMalformed)
 	return false
+}
+
+// reopenDC is open for a request of the fast path of a DCI.
+func (s *sendQueue) reopenDC() {
+	r := &s.request
+	r.wantsDest = r.state == requestUnaddressed
+	if !r.wantsDest {
+		s.cur -= r.data
+		s.head--
+	}
+	r.state, r.op, r.wants, r.fence = requestOpen, s.ops[r.named&15], nil, 0
+	r.size, r.sges, r.total = r.length, 0, 0
+	if !r.inlined {
+		r.size, r.sges, r.total = ctrlSegments+datagramSegments+1, 1, uint64(r.length)
+		if r.op&remote != 0 {
+			r.size += raddrSegments
+		}
+	}
+	s.setLimit()
 }
 
 // close completes the last request, and reports whether it and those before it are valid.
@@ -146,6 +173,9 @@ func (s *sendQueue) close() bool {
 	case r.state < requestOpen:
 		return true
 	case r.state == requestFailed:
+		return false
+	case r.state == requestUnaddressed:
+		s.fail(uverbs.ErrNoAH)
 		return false
 	case r.wants != nil:
 		s.fail(r.wants)
@@ -319,6 +349,10 @@ func (s *sendQueue) dcAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16
 	av, err := ah.For(s.pd)
 	if err != nil {
 		s.fail(err)
+		return
+	}
+	if stream != 0 && !s.streams {
+		s.fail(uverbs.ErrNoStreams)
 		return
 	}
 	s.setDCSeg(s.cur, ctrlSegments, av, dctn, key)

@@ -16,6 +16,13 @@ type watchedQP struct {
 	maxSend int
 }
 
+// A watchedDCI is a watchedQP for a DCI.
+type watchedDCI struct {
+	*dci
+	posts   ioctl.Posts
+	maxSend int
+}
+
 // A watchedSRQ is an SRQ of such a device.
 type watchedSRQ struct {
 	*srq
@@ -26,6 +33,14 @@ type watchedSRQ struct {
 func (c *deviceContext) watch(q *qp, maxSend int) provider.QP {
 	if p, ok := c.uars.bell.(ioctl.Posts); ok {
 		return &watchedQP{q, p, maxSend}
+	}
+	return q
+}
+
+// watchDCI is watch for a DCI.
+func (c *deviceContext) watchDCI(q *dci, maxSend int) provider.QP {
+	if p, ok := c.uars.bell.(ioctl.Posts); ok {
+		return &watchedDCI{q, p, maxSend}
 	}
 	return q
 }
@@ -43,10 +58,25 @@ func unwatched(q any) any {
 	switch w := q.(type) {
 	case *watchedQP:
 		return w.qp
+	case *watchedDCI:
+		return w.dci
 	case *watchedSRQ:
 		return w.srq
 	}
 	return q
+}
+
+// queuesOf returns what all QPs have in common, or nil if q is not a QP.
+func queuesOf(q any) *qp {
+	switch g := unwatched(q).(type) {
+	case *qp:
+		return g
+	case *dci:
+		return &g.qp
+	case *dct:
+		return &g.qp
+	}
+	return nil
 }
 
 // PostSend implements driver.QP.
@@ -63,9 +93,26 @@ func (q *watchedQP) Submit() error {
 	return err
 }
 
-func (q *watchedQP) checkFull(err error) {
-	if errors.Is(err, uverbs.ErrQueueFull) || q.SendsOutstanding() >= q.maxSend {
-		q.posts.Full(uint32(q.sq.qpn >> 8))
+func (q *watchedQP) checkFull(err error) { q.reportFull(q.posts, q.maxSend, err) }
+
+// PostSend implements driver.QP.
+func (q *watchedDCI) PostSend(wrs []uverbs.SendWR) (int, error) {
+	n, err := q.dci.PostSend(wrs)
+	q.reportFull(q.posts, q.maxSend, err)
+	return n, err
+}
+
+// Submit implements driver.QP.
+func (q *watchedDCI) Submit() error {
+	err := q.dci.Submit()
+	q.reportFull(q.posts, q.maxSend, err)
+	return err
+}
+
+// reportFull reports a full send queue after a post that returned err.
+func (q *qp) reportFull(posts ioctl.Posts, maxSend int, err error) {
+	if errors.Is(err, uverbs.ErrQueueFull) || q.SendsOutstanding() >= maxSend {
+		posts.Full(uint32(q.sq.qpn >> 8))
 	}
 }
 

@@ -47,7 +47,7 @@ var breaking = []struct {
 }{
 	{"provider/mlx5", "key", "Conformance"},
 	{"uverbs/devicetest", "key cq-overrun", "Events|CQOverrunEvent"},
-	{"uverbs/devicetest", "key blueflame", "RemoteErrors|UCRevive|ParityAtomic|ParityMR|CloseRace|StressClose"},
+	{"uverbs/devicetest", "key blueflame", "RemoteErrors|DCErrors|UCRevive|ParityAtomic|ParityMR|CloseRace|StressClose"},
 	{"cm/devicetest", "key", "CloseMRUnder.*"},
 	{"rdma", "key", "Tokens"},
 }
@@ -78,7 +78,7 @@ const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|Cl
 //   - tests that create an rxe device beside the ConnectX, which Open refuses there.
 const basic = "^TestDevice(RCSend|RCSendImmediate|RCWrite|RCRead|RCInline|RCBatch|UCSend|UDSend|UDReply|SRQ|SRQLimit" +
 	"|XRC|Atomics|MWType1|MWType2|ReregAccess|NullMR|ThreadDomains|Limits|QueueFull|Resize|Solicited|WaitCancelled" +
-	"|CloseWakes|OpenErrors|OpenElsewhere|DM" +
+	"|CloseWakes|OpenErrors|OpenElsewhere|DM|DC|DCQuery" +
 	"|GIDs|QueryGID|QueryQP|PKeyIndex|Mcast|WQ|ParityDevice|ParityPD|ParityCQ|ParityQP" +
 	"|Echo|Reject|PrivateData|UD|GetAddrInfo|Group|CreateEP|ReadWrite|CloseRaceConn|FiveFunctions)$"
 

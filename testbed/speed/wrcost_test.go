@@ -92,7 +92,7 @@ var budgets = []budget{
 // those of C in the same guest.
 func TestCost(t *testing.T) {
 	g := counting(t, 0)
-	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g)
+	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, "GOVERBS_SPEED_C", "testdata/wrcost.c")
 	c := measure(t, g, ready+inC+" mlx5_0 1 6")
 	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 1 6")
 	locked, single := measure(t, g, goes+" -rounds 6"), measure(t, g, goes+" -single -rounds 6")
@@ -111,14 +111,14 @@ func TestCost(t *testing.T) {
 	t.Logf("C's loop alone: %.1f", c["loop"])
 }
 
-// costInC returns the command of the C program. Compiled with tcc, its loop around the
-// library is slower than with other compilers. GOVERBS_SPEED_C names a program compiled
-// by another one.
-func costInC(t *testing.T, g *vm.Guest) string {
+// costInC returns the command of a C program. Compiled with tcc, its loop around the
+// library is slower than with other compilers. The environment variable names a program
+// compiled by another one.
+func costInC(t *testing.T, g *vm.Guest, env, source string, libs ...string) string {
 	t.Helper()
-	made := os.Getenv("GOVERBS_SPEED_C")
+	made := os.Getenv(env)
 	if made == "" {
-		return vm.BuildC(t, g, "testdata/wrcost.c")
+		return vm.BuildC(t, g, source, libs...)
 	}
 	path, err := g.Install(made)
 	if err != nil {

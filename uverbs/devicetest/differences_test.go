@@ -60,7 +60,8 @@ var ethernetOnly = map[string]string{
 var broken = map[string][]verbstest.Rule{
 	"AtomicErrors":       {verbstest.LocalAccess, verbstest.RemoteAccess}, // atomics fail in each way
 	"CloseRace":          {verbstest.LocalKey, blueFlame, verbstest.LocalAccess, verbstest.RemoteAccess},
-	"CQOverrunEvent":     {verbstest.CQOverrun, verbstest.CQCapacity},   // a CQ overruns
+	"CQOverrunEvent":     {verbstest.CQOverrun, verbstest.CQCapacity}, // a CQ overruns
+	"DCErrors":           {verbstest.QKey, verbstest.LocalKey, verbstest.RemoteAccess},
 	"Drain":              {verbstest.ReceiveLate, verbstest.Unsignaled}, // requests remain until the QP fails
 	"DrainShared":        {verbstest.ReceiveLate, verbstest.Unsignaled},
 	"Events":             {verbstest.LocalKey, verbstest.CQOverrun, verbstest.CQCapacity, verbstest.RemoteAccess},
@@ -70,6 +71,7 @@ var broken = map[string][]verbstest.Rule{
 	"MWType2":            {verbstest.RemoteAccess},
 	"ParityAtomic": {verbstest.LocalKey, verbstest.LocalAccess,
 		verbstest.RemoteAccess}, // atomics fail in each way
+	"ParityDC":     {verbstest.LocalAccess},                        // requests use a region of another PD
 	"ParityMR":     {verbstest.LocalKey, verbstest.RemoteAccess},   // an invalidated key is used
 	"ParityQPEx":   {verbstest.CQCapacity, verbstest.RemoteAccess}, // a queue is filled; a key is invalidated
 	"RemoteErrors": {verbstest.LocalKey, verbstest.LocalAccess, verbstest.RemoteAccess, verbstest.ReceiveLength},

@@ -22,19 +22,20 @@ type setup struct {
 	kind     uverbs.QPType // 0: RC
 	pairs    int           // of QPs; 0: 1
 	parent   *uverbs.ParentDomainConfig
-	srq      bool          // the QPs share one
-	channel  bool          // the player waits on a separate completion channel
-	entries  int           // of the CQ; 0: 1000
-	batch    bool          // requests are posted as a SendBatch: ibv_wr_* in C
-	size     int           // of a message in bytes; 0: 1024
-	rounds   int           // 0: 100
-	access   uverbs.Access // of the memory, besides LocalWrite
-	qpAccess uverbs.Access // that the QPs allow
-	inbox    bool          // receives use other memory, without that access
-	mixed    bool          // half of each message is in memory without it
-	onDevice bool          // messages are in device memory
-	cold     bool          // the pages are dropped before each message
-	implicit bool          // requests use the key of the whole address space
+	srq      bool              // the QPs share one
+	channel  bool              // the player waits on a separate completion channel
+	entries  int               // of the CQ; 0: 1000
+	batch    bool              // requests are posted as a SendBatch: ibv_wr_* in C
+	size     int               // of a message in bytes; 0: 1024
+	rounds   int               // 0: 100
+	access   uverbs.Access     // of the memory, besides LocalWrite
+	qpAccess uverbs.Access     // that the QPs allow
+	inbox    bool              // receives use other memory, without that access
+	mixed    bool              // half of each message is in memory without it
+	onDevice bool              // messages are in device memory
+	cold     bool              // the pages are dropped before each message
+	implicit bool              // requests use the key of the whole address space
+	streams  uverbs.DCIStreams // DC
 	advise   func(testing.TB, *player)
 }
 
@@ -67,11 +68,14 @@ type player struct {
 	all  *uverbs.MR   // the whole address space, if implicit
 	qps  []*uverbs.QP
 	xrc  *targets   // XRC: the targets of the peer's QPs
-	ah   *uverbs.AH // UD: the peer's address
+	ah   *uverbs.AH // UD and DC: the peer's address
+	dct  *uverbs.QP // DC: the target of the peer's QPs, which are DCIs
 	peer *player
 	addr uint64 // of the peer's memory
 	rkey uint32
 	seed byte // of the last message
+
+	stream uint16 // DC: of the last request
 }
 
 // newPlayers returns the two ends of a test, connected.
@@ -112,6 +116,10 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 	t.Cleanup(func() { runtime.KeepAlive(p) }) // keeps its memory until the test ends
 	if p.kind == uverbs.XRCSend {
 		p.openXRC(t)
+		return p
+	}
+	if p.kind == uverbs.DCI {
+		p.openDC(t)
 		return p
 	}
 	for i := range p.qps {
@@ -161,6 +169,10 @@ func (p *player) connect(t testing.TB) {
 	t.Helper()
 	if p.xrc != nil {
 		p.connectXRC(t)
+		return
+	}
+	if p.dct != nil {
+		p.connectDC(t)
 		return
 	}
 	for i, qp := range p.qps {
@@ -317,6 +329,9 @@ func (p *player) tryPost(qp int, wr uverbs.SendWR) error {
 	}
 	if p.xrc != nil {
 		wr.RemoteSRQN = p.peer.srq.SRQN()
+	}
+	if p.dct != nil {
+		p.toDCT(&wr)
 	}
 	if !p.batch {
 		_, err := q.PostSend(wr)

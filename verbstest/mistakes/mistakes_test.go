@@ -3,6 +3,7 @@ package mistakes
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -37,6 +38,7 @@ const (
 	localAccess     = "local protection error"
 	retriesExceeded = "transport retry count exceeded"
 	noDeviceMemory  = "uverbs: allocate device memory"
+	noDC            = "uverbs: create QP"
 )
 
 var mistakes = []mistake{
@@ -96,6 +98,18 @@ var mistakes = []mistake{
 		noDeviceMemory, "impossible: no device memory"},
 	{deviceMemoryLeft, `left in the kernel: DM \d+, created at LINE`, "nothing", noDeviceMemory,
 		"impossible: no device memory"},
+	{wrongDCKey, `qkey: posted at LINE: a request has another DC key than DCT 0x\w+`, retriesExceeded, noDC,
+		"impossible: no DC"},
+	{numberOfDCI, `destination: posted at LINE: the request of a DCI is for QP 0x\w+, which is not a DCT`,
+		retriesExceeded, noDC, "impossible: no DC"},
+	{dctNotReady, `destination: posted at LINE: the packet is for QP 0x0, which does not exist`, retriesExceeded, noDC,
+		"impossible: no DC"},
+	{dctWithoutReceive, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+: post receives`,
+		noCompletion, noDC, "impossible: no DC"},
+	{dctWithoutSRQ, byLibrary, noDC, noDC, "impossible: no DC"},
+	{noDCAddress, byLibrary, "uverbs: a request of a UD QP or a DCI needs an address", noDC, "impossible: no DC"},
+	{streamOfDCI, byLibrary, "uverbs: this DCI has no streams", noDC, "impossible: no DC"},
+	{dciNotReady, byLibrary, "uverbs: the QP's state does not allow this", noDC, "impossible: no DC"},
 	{regionLeft, `left in the kernel: MR \d+, created at LINE`, busy, busy,
 		"impossible: a region is registered only while connections share it"},
 	{contextLeft, `left in the kernel: event descriptor \d+, created at LINE`, "nothing", "nothing",
@@ -108,6 +122,13 @@ var mistakes = []mistake{
 func (m *mistake) name() string {
 	full := runtime.FuncForPC(reflect.ValueOf(m.program).Pointer()).Name()
 	return full[strings.LastIndexByte(full, '.')+1:]
+}
+
+// file returns the name of the program's file.
+func (m *mistake) file() string {
+	pc := reflect.ValueOf(m.program).Pointer()
+	file, _ := runtime.FuncForPC(pc).FileLine(pc)
+	return filepath.Base(file)
 }
 
 // line returns the place of the mistake, in one of the files.
@@ -158,7 +179,7 @@ func TestMistakes(t *testing.T) {
 	for _, m := range mistakes {
 		t.Run(m.name(), func(t *testing.T) {
 			t.Parallel()
-			m.check(t, "programs_test.go", (*verbstest.Machine).Device)
+			m.check(t, m.file(), (*verbstest.Machine).Device)
 		})
 	}
 }

@@ -128,6 +128,9 @@ func (h *HCA) checkDestination(qp *QP, p *roce.Packet) {
 		v.Text = "the packet is for QP " + hex(number) + " in state " + stateNames[qp.state] +
 			": connect the QP before the peer sends"
 		h.advise(v)
+	case p.Opcode.Service() == roce.DC && !p.Opcode.Response() && qp.target == nil:
+		v.Text = "the request of a DCI is for QP " + hex(number) + ", which is not a DCT"
+		h.advise(v)
 	case p.Atomic.VA%8 != 0:
 		qp.refusedPeer("the address " + hex(p.Atomic.VA) + " of an atomic is not a multiple of 8")
 	case qp.Service == ServiceUD && p.DETH.QKey != qp.QKey:
