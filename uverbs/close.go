@@ -49,6 +49,9 @@ func (c *Context) ranked(r rank) []*object {
 			all = append(all, o)
 		}
 	}
+	if r == rankExtension {
+		return all // the newest first: they refer to each other by numbers that uverbs does not know
+	}
 	slices.SortFunc(all, func(a, b *object) int { return int(a.handle) - int(b.handle) })
 	return all
 }

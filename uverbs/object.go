@@ -96,7 +96,8 @@ func (o *object) asObject() *object { return o }
 type rank uint8
 
 const (
-	rankMW rank = iota
+	rankExtension rank = iota
+	rankMW
 	rankFlow
 	rankQP
 	rankRWQIndTable

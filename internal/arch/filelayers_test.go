@@ -25,7 +25,7 @@ var fileLayers = map[string][]fileLayer{
 		{"receive queues that are objects: SRQs and WQs", "xrcd srq rawpacket wq wqmodify rwqtable"},
 		{"QPs", "qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe drain " +
 			"dataorder flow"},
-		{"events, connecting, sharing", "event cqoverrun endpoint handshake import"},
+		{"events, connecting, sharing, objects of providers", "event cqoverrun endpoint handshake import extension"},
 	},
 	"cm": {
 		{"values: errors, addresses, parameters, the phases of an id; devices; the kernel's descriptor",

@@ -44,6 +44,8 @@ var layers = []struct {
 	{"rsocket", []string{"cm", "uverbs"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
+	{"provider/mlx5/devx", []string{"uverbs", "mmio", "provider/mlx5", "internal/driver", "internal/provider",
+		"internal/ioctl", "internal/uapi"}},
 	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
 	{"provider/...", []string{"uverbs", "mmio", "internal/driver", "internal/provider", "internal/ioctl",
 		"internal/uapi", "internal/leak"}},

@@ -2646,6 +2646,127 @@ const (
 	MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX = 0x1000
 )
 
+// Constants of enum mlx5_ib_objects (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_OBJECT_DEVX                = 0x1000
+	MLX5_IB_OBJECT_DEVX_OBJ            = 0x1001
+	MLX5_IB_OBJECT_DEVX_UMEM           = 0x1002
+	MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD   = 0x1004
+	MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD = 0x1005
+)
+
+// Constants of enum mlx5_ib_devx_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_DEVX_OTHER           = 0x1000
+	MLX5_IB_METHOD_DEVX_QUERY_EQN       = 0x1002
+	MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT = 0x1003
+)
+
+// Constants of enum mlx5_ib_devx_other_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_OTHER_CMD_IN  = 0x1000
+	MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT = 0x1001
+)
+
+// Constants of enum mlx5_ib_devx_query_eqn_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC = 0x1000
+	MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN  = 0x1001
+)
+
+// Constants of enum mlx5_ib_devx_subscribe_event_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE     = 0x1000
+	MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE    = 0x1001
+	MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST = 0x1002
+	MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE        = 0x1004
+)
+
+// Constants of enum mlx5_ib_devx_obj_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_DEVX_OBJ_CREATE      = 0x1000
+	MLX5_IB_METHOD_DEVX_OBJ_DESTROY     = 0x1001
+	MLX5_IB_METHOD_DEVX_OBJ_MODIFY      = 0x1002
+	MLX5_IB_METHOD_DEVX_OBJ_QUERY       = 0x1003
+	MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY = 0x1004
+)
+
+// Constants of enum mlx5_ib_devx_obj_create_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE  = 0x1000
+	MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN  = 0x1001
+	MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT = 0x1002
+)
+
+// Constants of enum mlx5_ib_devx_obj_destroy_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE = 0x1000
+)
+
+// Constants of enum mlx5_ib_devx_obj_modify_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE  = 0x1000
+	MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN  = 0x1001
+	MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT = 0x1002
+)
+
+// Constants of enum mlx5_ib_devx_obj_query_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE  = 0x1000
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN  = 0x1001
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT = 0x1002
+)
+
+// Constants of enum mlx5_ib_devx_obj_query_async_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE  = 0x1000
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN  = 0x1001
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD      = 0x1002
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID   = 0x1003
+	MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN = 0x1004
+)
+
+// Constants of enum mlx5_ib_devx_umem_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_DEVX_UMEM_REG   = 0x1000
+	MLX5_IB_METHOD_DEVX_UMEM_DEREG = 0x1001
+)
+
+// Constants of enum mlx5_ib_devx_umem_reg_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE = 0x1000
+	MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR   = 0x1001
+	MLX5_IB_ATTR_DEVX_UMEM_REG_LEN    = 0x1002
+	MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS = 0x1003
+	MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID = 0x1004
+)
+
+// Constants of enum mlx5_ib_devx_umem_dereg_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE = 0x1000
+)
+
+// Constants of enum mlx5_ib_devx_async_cmd_fd_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC = 0x1000
+)
+
+// Constants of enum mlx5_ib_devx_async_cmd_fd_alloc_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE = 0x1000
+)
+
+// Constants of enum mlx5_ib_devx_async_event_fd_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC = 0x1000
+)
+
+// Constants of enum mlx5_ib_devx_async_event_fd_alloc_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE = 0x1000
+	MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS  = 0x1001
+)
+
 // Constants of enum mlx5_ib_uapi_uar_alloc_type (rdma/mlx5_user_ioctl_verbs.h).
 const (
 	MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF = 0x0

@@ -61,8 +61,9 @@ type deviceContext struct {
 	clock   clock
 	wall    wallClock
 
-	mu    sync.Mutex
-	ports map[uint8]portKind
+	mu      sync.Mutex
+	ports   map[uint8]portKind
+	general []byte // the device's general capabilities, once they have been queried
 }
 
 // maxSegments is the size of the largest send request, in segments.

@@ -68,6 +68,8 @@ func newCapabilities(config *Config) (capabilities, error) {
 	}
 	if config.LinkLayer == Ethernet {
 		offerMatches(c.most[CapFlowTable])
+	} else {
+		c.most[CapFlowTable] = make([]byte, capPage) // programs query it by DevX, and find no flow tables
 	}
 	for _, r := range config.Capabilities {
 		if r.Value == 0 && r.Field.Width <= 64 && c.most[r.Type] == nil {

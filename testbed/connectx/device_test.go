@@ -116,6 +116,7 @@ func TestCapabilities(t *testing.T) {
 	v.refused(0x109, 0, statusBadParam, reasonCapability, set(func(page []byte) { prm.HCACapLogMaxQP.Set(page, 18) }))
 	v.refused(0x109, 0, statusBadParam, reasonCapability, set(func(page []byte) { prm.HCACapPG.Set(page, 1) }))
 	v.refused(0x100, 12<<1, statusBadParam, reasonOpMod, nil)
+	v.run(0x100, int(CapFlowTable)<<1|1, nil)
 
 	for _, c := range []Capability{
 		{CapGeneral, prm.HCACapPG, 1},

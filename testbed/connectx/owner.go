@@ -304,9 +304,11 @@ func mayReceive(in []byte) bool {
 
 func isXRC(in []byte) bool { return engine.Service(prm.QPCST.Get(qpcOf(in))) == engine.ServiceXRC }
 
-// usesOfTIR returns the objects that CREATE_TIR refers to.
+// usesOfTIR returns the objects that CREATE_TIR refers to. A TIR may have no transport domain.
 var usesOfTIR = list(
-	use{domainKind, prm.TIRCTransportDomain.Within(prm.CreateTIRInTIRC), nil},
+	use{domainKind, prm.TIRCTransportDomain.Within(prm.CreateTIRInTIRC), func(in []byte) bool {
+		return prm.TIRCTransportDomain.Is(prm.CreateTIRInTIRC.Bytes(in))
+	}},
 	use{rqKind, prm.TIRCInlineRQN.Within(prm.CreateTIRInTIRC), func(in []byte) bool {
 		return prm.TIRCDispType.Get(prm.CreateTIRInTIRC.Bytes(in)) == dispDirect
 	}},

@@ -29,14 +29,14 @@ type site struct {
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm",
-		"rdma", "rsocket", "testbed/netconn"}, "", "", ""},
-	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest"}, suite.Ethernet + "|" +
-		linkless, "", ""},
-	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "",
-		"6.12/roce"},
-	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, "",
-		"6.12/roce"},
+	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest",
+		"cm/devicetest", "cm", "rdma", "rsocket", "testbed/netconn"}, "", "", ""},
+	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest"},
+		suite.Ethernet + "|" + linkless, "", ""},
+	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"},
+		ours, "", "6.12/roce"},
+	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"},
+		ours, "", "6.12/roce"},
 	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "uverbs/devicetest", "cm/devicetest", "cm"}, ours, basic, ""},
 }
 
@@ -130,6 +130,7 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 			Env: []string{"GOVERBS_DEVICE=mlx5_0", "GOVERBS_KERNEL=" + s.kernel}})
 		v.check(t)
 	}
+	ofProvider := strings.HasPrefix(pkg, "provider/mlx5")
 	skip := suite.Scale
 	if s.skip != "" {
 		skip += "|" + s.skip
@@ -137,9 +138,9 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 	switch {
 	case s.link == connectx.InfiniBand && pkg == "cm/devicetest":
 		run(t, "", "-test.run="+suite.ByGID)
-	case s.only != "" && pkg != "provider/mlx5":
+	case s.only != "" && !ofProvider:
 		run(t, "", "-test.run="+s.only, "-test.skip="+skip)
-	case s.repeats != "" && pkg != "provider/mlx5":
+	case s.repeats != "" && !ofProvider:
 		t.Run("basic", func(t *testing.T) { run(t, "", "-test.run="+basic, "-test.skip="+skip) })
 		t.Run("others", func(t *testing.T) {
 			vm.SkipRepeat(t, s.repeats)

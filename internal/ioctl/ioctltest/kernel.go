@@ -229,6 +229,9 @@ func (k *Kernel) run(m *Msg) error {
 	if k.count == k.FailAt {
 		return k.FailWith
 	}
+	if m.Method.Object == uapi.MLX5_IB_OBJECT_DEVX {
+		return unix.EINVAL // as for a context without a user of DevX
+	}
 	if h, ok := handlers[m.Name]; ok {
 		return h(k, m)
 	}

@@ -45,6 +45,9 @@ func grown(c Class, minimum, n int) Rule {
 	return Rule{Class: c, Min: minimum, Max: n, Zeroes: true, Must: true}
 }
 
+// command returns the rule of a command of the device, or of its reply.
+func command(c Class) Rule { return Rule{Class: c, Min: 16, Max: -1, Must: true} }
+
 func destroyed(id uint16) map[uint16]Rule { return map[uint16]Rule{id: handle()} }
 
 func destroyedReply(id, resp uint16, n int) map[uint16]Rule {
@@ -226,6 +229,62 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET: out(8),
 		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX:   out(2),
 		uapi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH:       out(8),
+	},
+
+	// After drivers/infiniband/hw/mlx5/devx.c.
+	{uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER}: {
+		uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN:  command(In),
+		uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT: command(Out),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_QUERY_EQN}: {
+		uapi.MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC: in(4),
+		uapi.MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN:  out(4),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT}: {
+		uapi.MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE:     {Class: FD, Must: true},
+		uapi.MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE:    optional(handle()),
+		uapi.MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST: {Class: In, Min: 2, Max: -1, Must: true},
+		uapi.MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE:        optional(in(8)),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE}: {
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE:  {Class: New, Must: true},
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN:  command(In),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT: command(Out),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_DESTROY}: destroyed(
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE),
+	{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY}: {
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE:  handle(),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN:  command(In),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT: command(Out),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY}: {
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE:  handle(),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN:  command(In),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT: command(Out),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY}: {
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE:  handle(),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN:  command(In),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD:      {Class: FD, Must: true},
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID:   in(8),
+		uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN: constant(),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_UMEM, uapi.MLX5_IB_METHOD_DEVX_UMEM_REG}: {
+		uapi.MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE: {Class: New, Must: true},
+		uapi.MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR:   in(8),
+		uapi.MLX5_IB_ATTR_DEVX_UMEM_REG_LEN:    in(8),
+		uapi.MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS: flags(),
+		uapi.MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID: out(4),
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_UMEM, uapi.MLX5_IB_METHOD_DEVX_UMEM_DEREG}: destroyed(
+		uapi.MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE),
+	{uapi.MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, uapi.MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC}: {
+		uapi.MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE: {Class: NewFD, Must: true},
+	},
+	{uapi.MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, uapi.MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC}: {
+		uapi.MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE: {Class: NewFD, Must: true},
+		uapi.MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS:  {Class: In, Min: 4, Max: 8, Must: true},
 	},
 
 	// After drivers/infiniband/hw/mlx5/main.c.

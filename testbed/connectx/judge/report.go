@@ -167,6 +167,9 @@ func (r *report) skips(b *strings.Builder) {
 	for _, module := range slices.Sorted(maps.Keys(leftOut)) {
 		fmt.Fprintf(b, "- %s: %s\n", module, leftOut[module])
 	}
+	for _, name := range slices.Sorted(maps.Keys(leftOutTests)) {
+		fmt.Fprintf(b, "- %s: %s\n", name, leftOutTests[name])
+	}
 	b.WriteString("\n## What is skipped\n\nA test that is skipped and not on this list fails `make test`.\n\n" +
 		"| test | where | why |\n|---|---|---|\n")
 	for _, name := range r.names() {

@@ -1,0 +1,112 @@
+package devx
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A file is a descriptor of the kernel from which messages are read.
+type file struct {
+	op   string
+	dev  *ioctl.Device
+	f    *os.File
+	life driver.Extension
+
+	mu  sync.Mutex // of the reader
+	buf []byte
+}
+
+// openFile creates a descriptor. start encodes the command, whose attribute id receives the descriptor.
+func openFile(ctx *uverbs.Context, kind, op string, id uint16, start func(*ioctl.Cmd)) (*file, error) {
+	f := &file{op: "read from a " + kind}
+	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
+		f.dev = dev
+		f.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: kind,
+			Create:  func() (uint32, error) { return f.open(id, start) },
+			Destroy: func() error { return f.f.Close() }})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *file) open(id uint16, start func(*ioctl.Cmd)) (uint32, error) {
+	c := ioctl.Get()
+	defer c.Put()
+	start(c)
+	if err := f.dev.Do(c); err != nil {
+		return 0, err
+	}
+	fd := int(c.Made(id))
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return 0, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fd))
+	}
+	f.f = os.NewFile(uintptr(fd), f.op)
+	return uint32(fd), nil
+}
+
+// next reads a message of at most n bytes and waits for it. The result is valid until the next call. One goroutine
+// reads at a time.
+func (f *file) next(ctx context.Context, n int) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(f.buf) < n {
+		f.buf = make([]byte, n)
+	}
+	if err := f.f.SetReadDeadline(time.Time{}); err != nil {
+		if !errors.Is(err, os.ErrNoDeadline) {
+			err = os.ErrClosed // package os does not translate the error of the runtime here
+		}
+		return nil, f.explain(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = f.f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	n, err := f.f.Read(f.buf)
+	switch {
+	case err == nil:
+		return f.buf[:n], nil
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, f.explain(err)
+}
+
+func (f *file) explain(err error) error {
+	e := &uverbs.Error{Op: f.op, Object: f.dev.Name(), Err: err}
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		e.Kind = uverbs.ErrClosed
+	case errors.As(err, &e.Errno) && e.Errno == unix.EIO:
+		e.Kind, e.Detail = uverbs.ErrDeviceGone, "the device has been removed"
+	}
+	return e
+}
+
+// with calls fn with the descriptor.
+func (f *file) with(op string, fn func(fd int) error) error {
+	return f.life.With(op, func() error {
+		raw, err := f.f.SyscallConn()
+		if err != nil {
+			return err
+		}
+		var result error
+		if err := raw.Control(func(fd uintptr) { result = fn(int(fd)) }); err != nil {
+			return err
+		}
+		return result
+	})
+}

@@ -1,0 +1,116 @@
+package devx
+
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An Obj is an object that was created by a command: struct mlx5dv_devx_obj.
+type Obj struct {
+	dev    *ioctl.Device
+	handle uint32
+	life   driver.Extension
+}
+
+// Create executes a command that creates an object, such as CREATE_QP: mlx5dv_devx_obj_create(3). The reply, with the
+// number of the object, is written to out. The kernel knows the command that destroys the object.
+//
+// Create returns [uverbs.ErrNotSupported] if the device or the context has no DevX, [uverbs.ErrInvalid] if
+// the sizes are wrong, the kernel does not permit the command or the device refuses it, and
+// [uverbs.ErrClosed] after Close of ctx.
+func Create(ctx *uverbs.Context, in, out []byte) (*Obj, error) {
+	const op = "create an object of DevX"
+	o := &Obj{}
+	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
+		o.dev = dev
+		o.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "DevX object",
+			Create: func() (uint32, error) {
+				err := o.create(in, out)
+				return o.handle, err
+			},
+			Destroy: func() error { return o.destroy() }})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (o *Obj) create(in, out []byte) error {
+	return execute(o.dev, in, out, func(c *ioctl.Cmd) {
+		c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE)
+		c.NewHandle(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
+		c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in)
+		c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
+	}, func(c *ioctl.Cmd) { o.handle = c.Made(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE) })
+}
+
+func (o *Obj) destroy() error {
+	c := ioctl.Get()
+	defer c.Put()
+	c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_DESTROY)
+	c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE, o.handle)
+	return o.dev.Do(c)
+}
+
+// Query executes a command that queries the object: mlx5dv_devx_obj_query(3). The command must name the object. The
+// errors are those of [Create].
+func (o *Obj) Query(in, out []byte) error {
+	return o.life.With("query an object of DevX", func() error { return query(o.dev, o.handle, in, out) })
+}
+
+func query(dev *ioctl.Device, handle uint32, in, out []byte) error {
+	return execute(dev, in, out, func(c *ioctl.Cmd) {
+		c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY)
+		c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, handle)
+		c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in)
+		c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
+	}, nil)
+}
+
+// Modify executes a command that changes the object, such as RST2INIT_QP: mlx5dv_devx_obj_modify(3). The command must
+// name the object. The errors are those of [Create].
+func (o *Obj) Modify(in, out []byte) error {
+	return o.life.With("modify an object of DevX", func() error { return modify(o.dev, o.handle, in, out) })
+}
+
+func modify(dev *ioctl.Device, handle uint32, in, out []byte) error {
+	return execute(dev, in, out, func(c *ioctl.Cmd) {
+		c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
+		c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, handle)
+		c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in)
+		c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
+	}, nil)
+}
+
+// Close destroys the object: mlx5dv_devx_obj_destroy(3). If the device refuses, because another object uses it, the
+// object stays open. Close is idempotent.
+func (o *Obj) Close() error { return o.life.Close() }
+
+// QueryQP executes a command that queries a QP of the verbs, such as QUERY_QP: mlx5dv_devx_qp_query(3). The command
+// must name the QP. The errors are those of [Create].
+func QueryQP(qp *uverbs.QP, in, out []byte) error {
+	return withQP(qp, "query a QP by DevX", func(r driver.QPRef) error { return query(r.Device, r.Handle, in, out) })
+}
+
+// ModifyQP executes a command that changes a QP of the verbs: mlx5dv_devx_qp_modify(3). The command must name the QP. A
+// transition to another state is not known to the library, whose posts and Modify then fail or are refused. The errors
+// are those of [Create].
+func ModifyQP(qp *uverbs.QP, in, out []byte) error {
+	return withQP(qp, "modify a QP by DevX", func(r driver.QPRef) error { return modify(r.Device, r.Handle, in, out) })
+}
+
+func withQP(qp *uverbs.QP, op string, f func(driver.QPRef) error) error {
+	if qp == nil {
+		return invalid(op, "the QP is nil")
+	}
+	return driver.WithQP(qp, op, func(r driver.QPRef) error {
+		if r.Device.Driver() != uapi.RDMA_DRIVER_MLX5 {
+			return notMlx5(op, r.Device)
+		}
+		return f(r)
+	})
+}

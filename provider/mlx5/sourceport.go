@@ -1,0 +1,112 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// The command RTS2RTS_QP, and where its fields are.
+const (
+	opRTS2RTS       = 0x505
+	modifyQPSize    = 0x110
+	modifyQPReply   = 16
+	modifyQPNumber  = 8     // 24 bits in a word
+	modifyQPSport   = 0x52  // qpc.primary_address_path.udp_sport
+	modifyQPMore    = 0x108 // opt_param_mask_95_32
+	changeUDPSport  = 1 << 2
+	opModifyUDPPort = "change the UDP source port"
+)
+
+// ModifyUDPSourcePort sets the UDP source port of the packets of a QP of type RC or UC with RoCE v2, on which networks
+// base their choice of a path: mlx5dv_modify_qp_udp_sport(3). The QP is in state RTS.
+//
+// ModifyUDPSourcePort returns an error that matches [uverbs.ErrNotSupported] if the device, its link layer or the
+// provider lacks this, [uverbs.ErrInvalid] if the QP is nil, of another type or in another state, and
+// [uverbs.ErrClosed] after its Close.
+func ModifyUDPSourcePort(qp *uverbs.QP, port uint16) error {
+	if qp == nil {
+		return &uverbs.Error{Op: opModifyUDPPort, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "the QP is nil"}
+	}
+	return driver.WithQP(qp, opModifyUDPPort, func(r driver.QPRef) error {
+		c, ok := r.Impl.(*deviceContext)
+		switch t, s := uverbs.QPType(r.Type), uverbs.QPState(r.State); {
+		case !ok:
+			return notSupported(opModifyUDPPort, "the QP is not of an mlx5 device")
+		case t != uverbs.RC && t != uverbs.UC:
+			return &uverbs.Error{Op: opModifyUDPPort, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+				Detail: fmt.Sprintf("the QP is of type %v: only RC and UC have a source port", t)}
+		case s != uverbs.StateRTS:
+			return &uverbs.Error{Op: opModifyUDPPort, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+				Detail: fmt.Sprintf("the QP is in state %v: the port can be changed in state RTS", s)}
+		}
+		if err := c.hasSourcePort(); err != nil {
+			return err
+		}
+		in := make([]byte, modifyQPSize)
+		binary.BigEndian.PutUint16(in, opRTS2RTS)
+		binary.BigEndian.PutUint32(in[modifyQPNumber:], r.Number)
+		binary.BigEndian.PutUint16(in[modifyQPSport:], port)
+		binary.BigEndian.PutUint64(in[modifyQPMore:], changeUDPSport)
+		return c.modifyObject(r.Handle, in, make([]byte, modifyQPReply))
+	})
+}
+
+func notSupported(op, why string) error {
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: why}
+}
+
+// modifyObject executes a command of DevX that changes an object of the verbs.
+func (c *deviceContext) modifyObject(handle uint32, in, out []byte) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
+	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, handle)
+	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in)
+	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
+	return c.dev.Do(cmd)
+}
+
+// The command QUERY_HCA_CAP for the current general capabilities, and the place of one in its reply.
+const (
+	opQueryCap    = 0x100
+	queryCapSize  = 16
+	queryCapReply = 0x1010
+	currentCap    = 1 // op_mod
+	sportCapByte  = 0x10 + 0x2a
+	sportCapBit   = 1 << 6 // rts2rts_qp_udp_sport
+)
+
+// hasSourcePort checks that the device can change UDP source ports. It asks the device once.
+func (c *deviceContext) hasSourcePort() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.general == nil {
+		in, out := make([]byte, queryCapSize), make([]byte, queryCapReply)
+		binary.BigEndian.PutUint16(in, opQueryCap)
+		binary.BigEndian.PutUint16(in[6:], currentCap)
+		cmd := ioctl.Get()
+		defer cmd.Put()
+		cmd.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
+		cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
+		cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
+		switch err := c.dev.Do(cmd); err {
+		case nil:
+		case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
+			return notSupported(opModifyUDPPort, "the device or the kernel has no DevX")
+		default:
+			return err
+		}
+		c.general = out
+	}
+	if c.general[sportCapByte]&sportCapBit == 0 {
+		return notSupported(opModifyUDPPort, "the device cannot change it: it has no RoCE, or old firmware")
+	}
+	return nil
+}
