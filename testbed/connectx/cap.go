@@ -18,6 +18,7 @@ const (
 	CapRoCE      CapType = 4
 	CapFlowTable CapType = 7
 	CapDevMem    CapType = 15
+	CapGeneral2  CapType = 0x20
 )
 
 // A Capability is the value of a capability. The fields are in package prm:
@@ -41,10 +42,11 @@ type capabilities struct {
 // Offered returns the capabilities of a device with a link layer, with their
 // maximum values.
 func Offered(link LinkLayer) []Capability {
+	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredPinned)
 	if link == Ethernet {
-		return slices.Concat(offered, offeredDC, offeredDeviceMemory, offeredDevX, offeredPinned, offeredEthernet)
+		return slices.Concat(common, offeredEthernet)
 	}
-	return slices.Concat(offered, offeredDC, offeredDeviceMemory, offeredDevX, offeredPinned, offeredInfiniBand)
+	return slices.Concat(common, offeredInfiniBand)
 }
 
 // offeredBy is like Offered, for a device with the given configuration.
@@ -116,6 +118,7 @@ func (c *capabilities) reset() {
 		prm.ODPCapRC.Set(page, prm.ODPCapRC.Get(page)&^odpSRQ)
 		prm.ODPCapUD.Set(page, prm.ODPCapUD.Get(page)&^odpSRQ)
 		prm.ODPCapXRC.Set(page, 0)
+		prm.ODPCapDC.Set(page, 0)
 	}
 	prm.HCACapUAR4k.Set(c.current[CapGeneral], 0) // the driver enables it
 	prm.HCACapNumOfUARsPerPage.Set(c.current[CapGeneral], 1)

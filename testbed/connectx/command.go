@@ -35,7 +35,8 @@ var byOpcode = make(map[uint16]*command)
 
 func init() {
 	for _, table := range [][]command{hcaCommands, portCommands, objectCommands, qpCommands, srqCommands, ethCommands,
-		flowCommands, uctxCommands, umemCommands, dctCommands} {
+		flowCommands, uctxCommands, umemCommands, dctCommands,
+		generalCommands} {
 		for i := range table {
 			byOpcode[table[i].opcode] = &table[i]
 		}

@@ -51,6 +51,11 @@ func TestDCT(t *testing.T) {
 			t.Errorf("%s is %#x, want %#x", f.Name, got, want)
 		}
 	}
+	other := o.newUser()
+	for _, opcode := range []uint16{0x711, 0x712, 0x713, 0x714} {
+		o.refused(opcode, 0, statusBadResource, reasonOwner, other.as(name))
+	}
+	o.refused(0x710, 0, statusBadParam, reasonCapability, other.as(fill)) // the reserved key
 	o.run(0x714, 0, name)
 	o.run(0x712, 0, name)
 	event := o.event(o.eqRing, 6, 0)

@@ -104,6 +104,7 @@ type Device struct {
 	users    numbers // user contexts
 	owners   owners
 	umems    numbers
+	reserved numbers
 	memories map[uint32]*umem
 	port     portState
 	failures []*failure
@@ -203,6 +204,7 @@ func (d *Device) stop() {
 	d.users = newUsers(&d.caps)
 	d.owners = newOwners()
 	d.umems = newNumbers("umem", 1, 1<<d.caps.general(prm.HCACapLogMaxUMem)-1)
+	d.reserved = newReserved()
 	d.memories = make(map[uint32]*umem)
 	d.port.restart()
 	d.hca.Reset()

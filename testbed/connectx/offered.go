@@ -118,6 +118,7 @@ var offeredODP = []Capability{
 	{CapODP, prm.ODPCapRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
 	{CapODP, prm.ODPCapUD, odpSend | odpSRQ},
 	{CapODP, prm.ODPCapXRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
+	{CapODP, prm.ODPCapDC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
 }
 
 // offeredInfiniBand are capabilities of InfiniBand only.

@@ -63,14 +63,17 @@ func TestODPCapabilities(t *testing.T) {
 	const mod = int(CapODP) << 1
 	query := func(current int) []byte { return prm.QueryHCACapOutCapability.Bytes(v.run(0x100, mod|current, nil)) }
 	most, now := query(0), query(1)
-	if rc, xrc := prm.ODPCapRC.Get(now), prm.ODPCapXRC.Get(now); rc != 0x3e || xrc != 0 {
-		t.Errorf("at first, RC has %#x, and XRC %#x", rc, xrc)
+	if rc, xrc, dc := prm.ODPCapRC.Get(now), prm.ODPCapXRC.Get(now), prm.ODPCapDC.Get(now); rc != 0x3e || xrc|dc != 0 {
+		t.Errorf("at first, RC has %#x, XRC %#x, and DC %#x", rc, xrc, dc)
 	}
 	v.run(0x109, mod, func(in []byte) { copy(prm.SetHCACapInCapability.Bytes(in), most) })
 	now = query(1)
 	if rc, ud, xrc := prm.ODPCapRC.Get(now), prm.ODPCapUD.Get(now), prm.ODPCapXRC.Get(now); rc != 0x3f || ud != 0x21 ||
 		xrc != 0x3f {
 		t.Errorf("then, RC has %#x, UD %#x, and XRC %#x", rc, ud, xrc)
+	}
+	if dc := prm.ODPCapDC.Get(now); dc != 0x3f {
+		t.Errorf("then, DC has %#x", dc)
 	}
 	prm.ODPCapUC.Set(most, 1)
 	v.refused(0x109, mod, statusBadParam, reasonCapability,

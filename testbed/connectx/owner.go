@@ -27,6 +27,7 @@ const (
 	uarKind
 	umemKind
 	dctKind
+	reservedKind // numbers of queue pairs
 )
 
 // An objectName names an object.
@@ -184,6 +185,8 @@ var userCommands = map[uint16]rights{
 	0x80f: {destroys: xrcdKind, number: prm.DeallocXRCDInXRCD},
 	0x816: {creates: domainKind, number: prm.AllocTransportDomainOutTransportDomain},
 	0x817: {destroys: domainKind, number: prm.DeallocTransportDomainInTransportDomain},
+	0xa00: {creates: reservedKind, number: prm.GeneralObjectOutObjID},
+	0xa03: {destroys: reservedKind, number: prm.GeneralObjectInObjID},
 	0xa08: {creates: umemKind, number: prm.CreateUMemOutUMemID},
 	0xa0a: {destroys: umemKind, number: prm.DestroyUMemInUMemID},
 

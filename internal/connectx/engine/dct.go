@@ -32,6 +32,7 @@ type target struct {
 	armed      bool // the next wrong key is an event
 	violations uint32
 	timer      *loop.Timer // of draining
+	links      int         // connections
 }
 
 // CreateDCT creates a target of dynamic connections. It uses the attributes PD, SRQ, RecvCQ, UserIndex,
@@ -120,8 +121,8 @@ func (t *target) drain() {
 	if t.state != DCTDraining {
 		return
 	}
-	for key, c := range t.qp.hca.incoming.connections {
-		if key.target == t.qp.Number && !c.endpoint.Idle() {
+	for _, c := range t.qp.hca.incoming.connections {
+		if c.target == t && !c.endpoint.Idle() {
 			return
 		}
 	}
@@ -133,7 +134,7 @@ func (t *target) drained() {
 	t.timer.Stop()
 	t.timer = nil
 	t.state = DCTDrained
-	t.qp.hca.incoming.remove(t.qp.Number, true)
+	t.qp.hca.incoming.remove(t, true)
 	t.qp.hca.async(EventDCTDrained, t.qp.Number)
 }
 
@@ -141,7 +142,7 @@ func (t *target) drained() {
 func (t *target) stop() {
 	t.timer.Stop()
 	t.timer = nil
-	t.qp.hca.incoming.remove(t.qp.Number, false)
+	t.qp.hca.incoming.remove(t, false)
 }
 
 // receive processes a packet for the DCT.
@@ -208,6 +209,7 @@ func (c *connection) begin(p *roce.Packet) {
 
 // end ends the connection. A receive request in use is completed with the syndrome.
 func (c *connection) end(s transport.Syndrome) {
+	c.target.qp.hca.dropFaults(c.token)
 	c.endpoint.SetState(transport.Reset)
 	if _, rc := c.endpoint.TakeBack(); rc != nil && s != transport.OK {
 		c.target.qp.completeReceiveError(rc.WQE.(*receiveWQE), s, 0)
@@ -225,6 +227,7 @@ func (q *connectionQueues) Established() {}
 
 // Broken ends the connection. The DCT continues.
 func (q *connectionQueues) Broken(transport.Event) {
+	q.qp.hca.dropFaults(q.c.token)
 	q.c.endpoint.SetState(transport.Err)
 	if _, rc := q.c.endpoint.TakeBack(); rc != nil {
 		q.qp.completeReceiveError(rc.WQE.(*receiveWQE), transport.Flushed, 0)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func (h *host) newDCT(a engine.QPAttr) *dct {
 	d := &dct{h: h, srq: h.newSRQ(engine.SRQAttr{}, 6)}
 	d.cq = h.newCQ(engine.CQAttr{LogSize: 6, Wide: a.ScatterResponse > 0})
 	a.PD, a.SRQ, a.RecvCQ, a.UserIndex = h.pd, d.srq.Number, d.cq.Number, 0xdc
-	a.DCKey, a.MTU, a.MinRNRTimer = dcKey, 1024, 1
+	a.DCKey, a.MTU = dcKey, 1024 // MinRNRTimer 0 is 655 ms
 	a.RemoteRead, a.RemoteWrite, a.RemoteAtomic = true, true, true
 	a.Primary.HopLimit = 64
 	d.number = must(h.CreateDCT(a)).Number
@@ -201,13 +202,13 @@ func TestDCKey(t *testing.T) {
 }
 
 // recover resets the initiator.
-func (w *dcWorld) recover() {
-	w.do(func() {
-		w.must(w.a.ModifyQP(w.q.number, engine.ToReset, 0, engine.QPAttr{}))
-		w.q.posted = 0
-		be.PutUint32(w.a.bytes(w.q.record+4, 4), 0)
-		w.q.upDCI()
-	})
+func (w *dcWorld) recover() { w.do(w.recoverNow) }
+
+func (w *dcWorld) recoverNow() {
+	w.must(w.a.ModifyQP(w.q.number, engine.ToReset, 0, engine.QPAttr{}))
+	w.q.posted = 0
+	be.PutUint32(w.a.bytes(w.q.record+4, 4), 0)
+	w.q.upDCI()
 }
 
 // TestDCErrors checks what each end reports of failing requests, and that the target still serves others.
@@ -456,6 +457,105 @@ func TestDCMessageGivenUp(t *testing.T) {
 		w.q.scq.expect("sent", sent)
 		to.cq.expect("given up, received", recvError(transport.RemoteAborted), received(5))
 	})
+}
+
+// TestDCOnDemand checks for each operation that the data is transferred, and which pages are requested, while a
+// second initiator is served.
+func TestDCOnDemand(t *testing.T) {
+	const n = 5000
+	for name, c := range map[string]struct {
+		op        uint8
+		requester []uint8
+		responder []uint8
+	}{
+		"SEND":      {prm.OpcodeSend, []uint8{1}, []uint8{0}},
+		"WRITE":     {prm.OpcodeWrite, []uint8{1}, []uint8{6}},
+		"READ":      {prm.OpcodeRead, []uint8{3}, []uint8{4}},
+		"FETCH_ADD": {prm.OpcodeAtomicFA, []uint8{3}, []uint8{6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runPaged(t, func(world *world, p [2]*pager) {
+				w := newDCWorld(world, engine.QPAttr{})
+				to, length := w.to[0], n
+				a, b := p[0].demand(3*n), p[1].demand(3*n)
+				a.put(0, pattern(n, 1))
+				b.put(5, pattern(n, 2)) // aligned for an atomic
+				p[1].lazy = true
+				w.do(func() {
+					x := wqe{op: c.op}.dc(to)
+					switch c.op {
+					case prm.OpcodeSend:
+						to.srq.recv(b, 5, n)
+						to.srq.recv(b, 5, n)
+					case prm.OpcodeAtomicFA:
+						x, length = x.raddr(b, 5).words(7, 0), 8
+					default:
+						x = x.raddr(b, 5)
+					}
+					w.q.post(x.data(a, 0, length))
+				})
+				first := w.q
+				w.do(func() {
+					w.q = w.a.newDCI(engine.QPAttr{})
+					w.q.post(wqe{op: prm.OpcodeWrite}.dc(to).raddr(w.bm, 0).data(w.am, 0, 8))
+				})
+				w.q.scq.expect("another initiator", sent)
+				first.scq.expect("a page is missing")
+				w.do(func() {
+					for _, f := range p[1].faults {
+						p[1].bring(f)
+					}
+				})
+				w.later(time.Second)
+				first.scq.expect("sent", sent)
+				if c.op == prm.OpcodeSend {
+					to.cq.expect("received", recvError(transport.RemoteAborted), received(n))
+				}
+				want, got := pattern(n, 1), b.get(5, n)
+				if c.op == prm.OpcodeRead {
+					want, got = pattern(n, 2), a.get(0, n)
+				}
+				if c.op != prm.OpcodeAtomicFA && !bytes.Equal(got, want) {
+					w.t.Error("other bytes arrived")
+				}
+				if !slices.Equal(p[0].kinds(), c.requester) || !slices.Equal(p[1].kinds(), c.responder) {
+					w.t.Errorf("page faults %v and %v, want %v and %v", p[0].kinds(), p[1].kinds(), c.requester, c.responder)
+				}
+			})
+		})
+	}
+}
+
+// TestDCOnDemandEnds checks that a connection that waits for a page ends with its DCT, with a new connection of the
+// same initiator, and with a page that cannot be provided.
+func TestDCOnDemandEnds(t *testing.T) {
+	for name, end := range map[string]func(w *dcWorld, p *pager){
+		"destroyed":      func(w *dcWorld, p *pager) { w.must(w.b.DestroyDCT(w.to[0].number)) },
+		"drained":        func(w *dcWorld, p *pager) { w.must(w.b.DrainDCT(w.to[0].number)) },
+		"unavailable":    func(w *dcWorld, p *pager) { p.fails = true },
+		"another number": func(w *dcWorld, p *pager) { w.recoverNow() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runPaged(t, func(world *world, p [2]*pager) {
+				w := newDCWorld(world, engine.QPAttr{})
+				b := p[1].demand(100)
+				p[1].lazy = true
+				w.do(func() { w.q.post(wqe{op: prm.OpcodeRead}.dc(w.to[0]).raddr(b, 0).data(w.am, 0, 8)) })
+				if len(p[1].faults) != 1 {
+					w.t.Fatalf("faults %+v", p[1].faults)
+				}
+				w.do(func() { end(w, p[1]) })
+				w.later(time.Second)
+				w.do(func() { p[1].bring(p[1].faults[0]) })
+				w.later(10 * time.Second)
+				if name != "another number" {
+					w.recover()
+				}
+				w.q.scq.poll()
+				w.works("afterwards", w.to[1])
+			})
+		})
+	}
 }
 
 // TestDCScatter checks that small data is in the completions of both ends.

@@ -43,6 +43,8 @@ func fuzzSeeds() []fuzzSeed {
 		{engine.ServiceUD, []wqe{wqe{op: prm.OpcodeSend, segments: make([]byte, 48)}.seg(8, key, addr)}},
 		{engine.ServiceXRC, []wqe{xrc.seg(8, key, addr),
 			wqe{op: prm.OpcodeRead}.words(1<<32, 0, addr, key<<32).seg(8, key, addr)}},
+		{engine.ServiceDCI, []wqe{wqe{op: prm.OpcodeSend}.words(dcKey, 1<<63|0x41<<32|1, 0, 0, 0, 0).seg(8, key, addr),
+			wqe{op: prm.OpcodeWrite}.words(dcKey, 1<<63|0x41<<32|1, 0, 0, 0, 0).words(addr, key<<32).seg(8, key, addr)}},
 		{engine.ServiceUMR, []wqe{umr{key: fuzzWindow, mask: ^uint64(0), flags: []prm.Field{prm.UMRInline},
 			list: list}.wqe()}},
 	}
@@ -139,6 +141,15 @@ func (h *host) fuzz(service engine.Service, scatter bool, producer, posted uint1
 		s := h.newSRQ(engine.SRQAttr{XRC: true, XRCD: domain, CQ: h.newCQ(engine.CQAttr{LogSize: 4}).Number}, 3)
 		copy(s.at(0, srqStride)[16:], ring)
 		be.PutUint32(h.bytes(s.record, 4), uint32(posted))
+	case engine.ServiceDCI:
+		a.Source, a.LogStreams, a.LogErrored = engine.FromSRQ, 3, 1
+		q := h.newQP(a)
+		to := h.newDCT(engine.QPAttr{})
+		copy(to.srq.at(0, srqStride)[16:], ring)
+		be.PutUint32(h.bytes(to.srq.record, 4), uint32(posted))
+		q.upDCI()
+		h.ringFuzzed(q, producer, posted, ring)
+		return q
 	case engine.ServiceRC, engine.ServiceUC, engine.ServiceUD, engine.ServiceUMR:
 	default:
 		return nil
@@ -148,6 +159,12 @@ func (h *host) fuzz(service engine.Service, scatter bool, producer, posted uint1
 		peer = h.newQP(engine.QPAttr{Service: engine.ServiceXRC, NoSQ: true, Source: engine.FromSRQ, XRCD: 1})
 	}
 	connect(q, peer)
+	h.ringFuzzed(q, producer, posted, ring)
+	return q
+}
+
+// ringFuzzed fills the rings of a queue pair, and rings its doorbell.
+func (h *host) ringFuzzed(q *qp, producer, posted uint16, ring []byte) {
 	for i := 0; i < len(ring) && i < int(q.sqSize)*64; i += 16 {
 		copy(q.at(q.rqBytes+uint64(i), 16), ring[i:])
 	}
@@ -158,7 +175,6 @@ func (h *host) fuzz(service engine.Service, scatter bool, producer, posted uint1
 	be.PutUint32(h.bytes(q.record+4, 4), uint32(producer))
 	h.Store(16, 0x800, append(append([]byte{}, ring...), make([]byte, -len(ring)&7)...)[:min(256, (len(ring)+7)&^7)])
 	h.Store(16, 0x900, []byte{0, 0, 0, prm.OpcodeSend, 0, 0, byte(q.number), 1})
-	return q
 }
 
 // FuzzStore stores arbitrary bytes at arbitrary offsets.

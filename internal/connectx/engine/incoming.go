@@ -28,26 +28,48 @@ type connection struct {
 	number   uint64
 	endpoint *transport.Endpoint
 	place    *list.Element
+	token    uint32 // in page faults, where it does not collide with the numbers of queue pairs
 }
 
 // incoming has the connections of all DCTs.
 type incoming struct {
 	connections map[initiator]*connection
 	order       *list.List // the most recently used first
+	tokens      map[uint32]*connection
+	next        uint32 // token
 }
 
-func newIncoming() incoming { return incoming{make(map[initiator]*connection), list.New()} }
+// firstToken is above the numbers of queue pairs; tokens have 24 bits.
+const firstToken = 1 << 23
+
+func newIncoming() incoming {
+	return incoming{make(map[initiator]*connection), list.New(), make(map[uint32]*connection), firstToken}
+}
+
+// newToken returns a token that is not in use.
+func (in *incoming) newToken() uint32 {
+	for {
+		n := in.next
+		if in.next++; in.next == 1<<24 {
+			in.next = firstToken
+		}
+		if in.tokens[n] == nil {
+			return n
+		}
+	}
+}
 
 // add adds a connection. It returns nil if all places are in use.
 func (in *incoming) add(key initiator, t *target) *connection {
 	if len(in.connections) >= maxConnections && !in.replace() {
 		return nil
 	}
-	c := &connection{key: key, target: t}
+	c := &connection{key: key, target: t, token: in.newToken()}
 	h := t.qp.hca
-	c.endpoint = transport.New(h.config.Loop, &h.port, &connectionQueues{queues{t.qp}, c}, t.qp.transport())
+	c.endpoint = transport.New(h.config.Loop, &h.port, &connectionQueues{queues{t.qp, c.token}, c}, t.qp.transport())
 	c.place = in.order.PushFront(c)
-	in.connections[key] = c
+	in.connections[key], in.tokens[c.token] = c, c
+	t.links++
 	return c
 }
 
@@ -68,19 +90,21 @@ func (in *incoming) replace() bool {
 }
 
 func (in *incoming) drop(c *connection) {
+	c.target.links--
 	in.order.Remove(c.place)
 	delete(in.connections, c.key)
+	delete(in.tokens, c.token)
 }
 
 // remove removes the connections of a DCT. With flush, receive requests in use are completed with an error.
-func (in *incoming) remove(number uint32, flush bool) {
+func (in *incoming) remove(t *target, flush bool) {
 	s := transport.OK
 	if flush {
 		s = transport.Flushed
 	}
-	for e := in.order.Front(); e != nil; {
+	for e := in.order.Front(); e != nil && t.links > 0; {
 		c := e.Value.(*connection)
-		if e = e.Next(); c.key.target == number {
+		if e = e.Next(); c.target == t {
 			in.drop(c)
 			c.end(s)
 		}

@@ -15,7 +15,7 @@ type Pager interface {
 type PageFault struct {
 	Type   uint8  // as in an event queue's entry
 	RDMA   bool   // a peer's access by a key; else an access of a WQE
-	QPN    uint32 // the queue pair that stops
+	QPN    uint32 // the queue pair that stops, or the token of a DCT's connection that stops
 	Length uint32 // bytes of the packet
 
 	// For accesses of a WQE.
@@ -63,7 +63,7 @@ type faults struct {
 // type.
 func (qp *QP) paged(kind uint8) bool {
 	switch qp.Service {
-	case ServiceRC, ServiceXRC:
+	case ServiceRC, ServiceXRC, ServiceDCI, ServiceDCT:
 		return true
 	case ServiceUD:
 		return kind == faultSend || kind == faultSRQ
@@ -72,13 +72,15 @@ func (qp *QP) paged(kind uint8) bool {
 }
 
 // fault requests the pages of an access. It returns PageFault, or why if page
-// faults are not supported.
+// faults are not supported. If f has no QPN, the queue pair stops.
 func (qp *QP) fault(f PageFault, why transport.Syndrome) transport.Syndrome {
 	h := qp.hca
 	if h.config.Pager == nil || !qp.paged(f.Type) {
 		return why
 	}
-	f.QPN = qp.Number
+	if f.QPN == 0 {
+		f.QPN = qp.Number
+	}
 	key := faultKey{f.Type, f.QPN}
 	if asked, waits := h.faults.asked[key]; asked || waits {
 		return transport.PageFault
@@ -102,8 +104,9 @@ func (qp *QP) fault(f PageFault, why transport.Syndrome) transport.Syndrome {
 // faultReceive requests the pages of a receive request. If the request is from
 // an SRQ and nothing of the message was stored, it is completed with an error:
 // the host posts it again, and the message uses another one.
-func (qp *QP) faultReceive(w *receiveWQE, off, n uint32) transport.Syndrome {
-	f := PageFault{Type: faultReceive, Queue: qp.Number, Index: w.index, Committed: off, Length: n}
+func (q *queues) faultReceive(w *receiveWQE, off, n uint32) transport.Syndrome {
+	qp := q.qp
+	f := PageFault{Type: faultReceive, QPN: q.token, Queue: qp.Number, Index: w.index, Committed: off, Length: n}
 	if w.srq != nil {
 		f.Type, f.Queue = faultSRQ, w.srq.Number
 	}
@@ -138,7 +141,9 @@ func (h *HCA) resume(key faultKey, failed bool) {
 		fault = transport.LocalProtection
 	}
 	f := PageFault{Type: key.kind}
-	if qp := h.qps.objects[key.qpn]; qp != nil {
+	if c := h.incoming.tokens[key.qpn]; c != nil {
+		h.config.Loop.Post(func() { c.endpoint.Resume(f.requester(), fault) })
+	} else if qp := h.qps.objects[key.qpn]; qp != nil {
 		h.config.Loop.Post(func() {
 			if qp.alive() {
 				qp.endpoint.Resume(f.requester(), fault)
@@ -164,15 +169,16 @@ func (h *HCA) reportWaiting() {
 	}
 }
 
-// dropFaults drops the page faults of a queue pair whose work was abandoned.
-func (qp *QP) dropFaults() {
-	f := &qp.hca.faults
+// dropFaults drops the page faults of a queue pair or a connection whose work
+// was abandoned.
+func (h *HCA) dropFaults(number uint32) {
+	f := &h.faults
 	for kind := range uint8(8) {
-		delete(f.asked, faultKey{kind, qp.Number})
+		delete(f.asked, faultKey{kind, number})
 	}
 	kept := f.later[:0]
 	for _, x := range f.later {
-		if x.QPN != qp.Number {
+		if x.QPN != number {
 			kept = append(kept, x)
 		}
 	}

@@ -150,7 +150,7 @@ func (h *HCA) create(a QPAttr) (*QP, error) {
 	if qp.management() {
 		h.management = append(h.management, qp)
 	}
-	qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp}, qp.transport())
+	qp.endpoint = transport.New(h.config.Loop, &h.port, &queues{qp: qp}, qp.transport())
 	return qp, nil
 }
 
@@ -309,7 +309,7 @@ func (h *HCA) destroy(qp *QP) error {
 // stop ends the work in progress, without completions.
 func (qp *QP) stop() {
 	qp.state = Reset
-	qp.dropFaults()
+	qp.hca.dropFaults(qp.Number)
 	qp.endpoint.SetState(transport.Reset)
 	qp.endpoint.TakeBack()
 	if qp.target != nil {

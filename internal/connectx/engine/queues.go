@@ -26,7 +26,10 @@ func (h *HCA) posted(record uint64, taken uint16, log uint8, v Violation) (uint1
 }
 
 // queues implements transport.Queues for a queue pair.
-type queues struct{ qp *QP }
+type queues struct {
+	qp    *QP
+	token uint32 // of the connection, for a DCT
+}
 
 func (q *queues) Next() *transport.Request { return q.qp.next() }
 

@@ -166,7 +166,7 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 	}
 	s := scatter(w.pieces, uint64(off), p)
 	if s == transport.PageFault {
-		return q.qp.faultReceive(w, off, uint32(len(p)))
+		return q.faultReceive(w, off, uint32(len(p)))
 	}
 	w.begun = w.begun || s == transport.OK
 	return s

@@ -8,8 +8,9 @@ import (
 
 // A region is memory of this host that a peer accesses.
 type region struct {
-	span span
-	qp   *QP
+	span  span
+	qp    *QP
+	token uint32 // of the connection, for a DCT
 }
 
 // remote returns the right that an access needs, and whether the queue pair
@@ -48,7 +49,7 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 	if a == transport.RemoteAtomic && va%8 != 0 {
 		return nil, transport.RemoteInvalidRequest
 	}
-	r := &region{qp: qp, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as,
+	r := &region{qp: qp, token: q.token, span: span{hca: qp.hca, key: rkey, va: va, n: uint64(n), rights: right, as: as,
 		again: a == transport.RemoteReadAgain}}
 	if rkey == NullMKey || rkey == NoMKey || !r.span.ok() {
 		qp.refusedPeer(r.span.refusal("RKey"))
@@ -72,8 +73,8 @@ func (r *region) done(a access, off uint32, n int, write bool) transport.Syndrom
 	if s != transport.PageFault {
 		return s
 	}
-	f := PageFault{Type: faultRDMA, RDMA: true, Length: uint32(n), RKey: r.span.key, VA: r.span.va + uint64(off),
-		OpLength: uint32(r.span.n) - off}
+	f := PageFault{Type: faultRDMA, QPN: r.token, RDMA: true, Length: uint32(n), RKey: r.span.key,
+		VA: r.span.va + uint64(off), OpLength: uint32(r.span.n) - off}
 	if write {
 		f.Type |= faultWrite
 	}

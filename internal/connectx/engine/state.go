@@ -46,7 +46,7 @@ func (qp *QP) fail() {
 		return
 	}
 	qp.state = Err
-	qp.dropFaults()
+	qp.hca.dropFaults(qp.Number)
 	qp.endpoint.SetState(transport.Err)
 	requests, receive := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
@@ -72,7 +72,7 @@ func (qp *QP) failSends(stream uint16) {
 		return
 	}
 	qp.state = SQE
-	qp.dropFaults()
+	qp.hca.dropFaults(qp.Number)
 	qp.endpoint.SetState(transport.SQE)
 	requests, _ := qp.endpoint.TakeBack()
 	qp.flushSends(requests)

@@ -40,7 +40,7 @@ const (
 	RuleRemoteAccess  Rule = "remote-access"   // a remote key, its bounds or its rights are wrong
 	RuleRequest       Rule = "request"         // a request fails for another local reason
 	RuleDestination   Rule = "destination"     // a packet for a QP that does not exist or is not connected
-	RuleQKey          Rule = "qkey"            // a datagram with another Q_Key than the QP's
+	RuleQKey          Rule = "qkey"            // a datagram's Q_Key or a request's DC key is not that of its destination
 	RuleCQCapacity    Rule = "cq-capacity"     // the completions of what is posted may overrun the CQ
 	RuleUnsignaled    Rule = "unsignaled"      // a send queue is full, and nothing can free it
 )

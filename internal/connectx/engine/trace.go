@@ -31,6 +31,9 @@ func (w *sendWQE) trace() {
 	if d := r.Dest; d != nil {
 		f = append(f, trace.Object("dest_qp", "qp", d.QPN), trace.Hex("qkey", d.QKey), trace.Bool("grh", d.Path.GRH),
 			trace.Num("sgid_index", d.Path.SGIDIndex), trace.Num("sl", d.Path.SL))
+		if w.qp.Service == ServiceDCI {
+			f = append(f, trace.Hex("dc_key", d.DCKey), trace.Num("stream", r.Stream))
+		}
 	}
 	if r.XRCSRQ != 0 {
 		f = append(f, trace.Object("srq", "srq", r.XRCSRQ))

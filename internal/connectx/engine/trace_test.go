@@ -43,3 +43,16 @@ func TestTrace(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+// TestTraceDC checks that the trace of a request of DC has its key and stream.
+func TestTraceDC(t *testing.T) {
+	var out strings.Builder
+	run(t, 1, engine.Config{Tracer: trace.New(&out)}, func(world *world) {
+		w := newDCWorld(world, engine.QPAttr{LogStreams: 1})
+		w.do(func() { w.q.stream(3, wqe{op: prm.OpcodeWrite}.dc(w.to[0]).raddr(w.bm, 0).data(w.am, 0, 8)) })
+		w.q.scq.expect("written", sent)
+	})
+	if want := `"dc_key":"0x1122334455667788","stream":3`; !strings.Contains(out.String(), want) {
+		t.Errorf("no %s in\n%s", want, out.String())
+	}
+}

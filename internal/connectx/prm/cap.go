@@ -169,6 +169,12 @@ var (
 	HCACapUctxCap                       = HCACap.field("uctx_cap", 0xd4, 0, 32)
 )
 
+// More general capabilities: type 0x20.
+var (
+	HCACap2                          = layout("cmd_hca_cap_2", 0x100)
+	HCACap2LogReservedQPNGranularity = HCACap2.field("log_reserved_qpn_granularity", 0x12, 3, 5)
+)
+
 // The capabilities of atomic operations: type 3.
 var (
 	AtomicCap                                    = layout("atomic_caps", 0x100)

@@ -1,5 +1,5 @@
 // Package transport implements the InfiniBand transport: requester and
-// responder of the services RC, UC, UD and XRC, on packets.
+// responder of the services RC, UC, UD, XRC and DC, on packets.
 //
 // An Endpoint is the protocol of one queue pair. It reads requests from the
 // queue pair's Queues, builds packets, sends them to a Port, and processes the

@@ -36,11 +36,9 @@ import (
 // pageFile is the path of the page in the repository.
 const pageFile = "docs/soft-connectx-pyverbs.md"
 
-// leftOut are modules that are not run, with the reason: all of their tests
-// need what the device does not have, and not all of them check for it.
-var leftOut = map[string]string{
-	"test_mlx5_dc": "DC transport",
-}
+// onDemand are modules that run on a device with memory on demand on each kernel: a test of DC does not expect that
+// the registration of such memory fails.
+var onDemand = []string{"test_mlx5_dc"}
 
 // leftOutTests are tests whose results do not count, with the reason: they need what the device does
 // not have, and do not check for it.
@@ -135,13 +133,46 @@ func run(ctx context.Context, root string, write bool, only, modules []string) e
 }
 
 // visit runs modules at a place, or all if none are given.
-func (r *report) visit(ctx context.Context, p place, modules []string, said io.Writer) (err error) {
+func (r *report) visit(ctx context.Context, p place, modules []string, said io.Writer) error {
+	if len(modules) == 0 {
+		b, err := bed.Ensure(ctx, said, bed.Root)
+		if err != nil {
+			return err
+		}
+		if r.library, modules, err = pyverbs.Inspect(b); err != nil {
+			return err
+		}
+	}
+	adapt := world.OnDemand(p.kernel)
+	always := func(_ int, c *connectx.Config) { c.ODP = true }
+	here, there := split(modules)
+	return errors.Join(r.visitDevice(ctx, p, here, adapt, said), r.visitDevice(ctx, p, there, always, said))
+}
+
+// split returns the modules that are not in onDemand, and those that are.
+func split(modules []string) (others, demand []string) {
+	for _, m := range modules {
+		if slices.Contains(onDemand, m) {
+			demand = append(demand, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return others, demand
+}
+
+// visitDevice runs modules at a place on a device with the given adaption.
+func (r *report) visitDevice(ctx context.Context, p place, modules []string, adapt func(int, *connectx.Config),
+	said io.Writer) (err error) {
+	if len(modules) == 0 {
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "goverbs-judge")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Adapt: world.OnDemand(p.kernel),
+	w, err := world.Start(world.Config{Dir: dir, LinkLayer: p.layer(), Devices: 1, Adapt: adapt,
 		Report: func(err error) { fmt.Fprintln(said, err) }})
 	if err != nil {
 		return err
@@ -155,14 +186,6 @@ func (r *report) visit(ctx context.Context, p place, modules []string, said io.W
 	b, err := bed.Ensure(ctx, said, parts...)
 	if err != nil {
 		return err
-	}
-	library, all, err := pyverbs.Inspect(b)
-	if err != nil {
-		return err
-	}
-	r.library = library
-	if len(modules) == 0 {
-		modules = slices.DeleteFunc(all, func(m string) bool { return leftOut[m] != "" })
 	}
 	g, err := vm.Boot(ctx, b, config)
 	if err != nil {
