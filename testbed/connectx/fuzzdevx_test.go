@@ -2,6 +2,7 @@ package connectx
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -49,27 +50,41 @@ func TestUsualOfUser(t *testing.T) {
 // change the objects of another user, and a reset must remove everything.
 func FuzzDevX(f *testing.F) {
 	f.Add(usualOfUser())
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		s, x := newUserSequence(t)
-		other := x.newUser()
-		pd := other.number(0x800, prm.AllocPDOutPD, nil)
-		id, _ := other.createUMem(1, 0)
-		s.numbers = append(s.numbers, uint32(pd), uint32(id))
-		for n := 0; n < 64 && len(ops) >= 4; n++ {
-			// The kernel sets the user of each command: the step may not choose another.
-			ops = s.step(withoutUser(ops))
+	f.Fuzz(executeAsUser)
+}
+
+// TestMutatedCommands is FuzzDevX with changes of the usual commands that are always the same.
+func TestMutatedCommands(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		ops := usualOfUser()
+		for range 1 + random.IntN(12) {
+			ops[random.IntN(len(ops))] = byte(random.Uint32())
 		}
-		x.run(0xa0a, 0, other.as(set(prm.DestroyUMemInUMemID, id)))
-		x.run(0x801, 0, other.as(set(prm.DeallocPDInPD, pd)))
-		s.loop.Run(func() {
-			if s.device.Reset(); s.device.hca.Objects() != (engine.Objects{}) || len(s.device.memories) > 0 {
-				t.Errorf("after a reset: %+v and %d umems", s.device.hca.Objects(), len(s.device.memories))
-			}
-		})
-		s.pages = make(map[uint64]bool)
-		s.setQueue()
-		s.boot()
+		executeAsUser(t, ops)
+	}
+}
+
+func executeAsUser(t *testing.T, ops []byte) {
+	s, x := newUserSequence(t)
+	other := x.newUser()
+	pd := other.number(0x800, prm.AllocPDOutPD, nil)
+	id, _ := other.createUMem(1, 0)
+	s.numbers = append(s.numbers, uint32(pd), uint32(id))
+	for n := 0; n < 64 && len(ops) >= 4; n++ {
+		// The kernel sets the user of each command: the step may not choose another.
+		ops = s.step(withoutUser(ops))
+	}
+	x.run(0xa0a, 0, other.as(set(prm.DestroyUMemInUMemID, id)))
+	x.run(0x801, 0, other.as(set(prm.DeallocPDInPD, pd)))
+	s.loop.Run(func() {
+		if s.device.Reset(); s.device.hca.Objects() != (engine.Objects{}) || len(s.device.memories) > 0 {
+			t.Errorf("after a reset: %+v and %d umems", s.device.hca.Objects(), len(s.device.memories))
+		}
 	})
+	s.pages = make(map[uint64]bool)
+	s.setQueue()
+	s.boot()
 }
 
 // withoutUser returns operations whose first one does not set the field of the user.

@@ -16,12 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/connectx/prm"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/provider/mlx5/devx"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func open(t *testing.T) *uverbs.Context {
 	t.Helper()
