@@ -8,12 +8,18 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 )
 
 // Main is the main function of goverbs-perftest. It runs the test that the name of the program or the first argument
 // names.
 func Main() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		// A test has one loop, as in C. With more, the runtime wakes threads that look for work, on
+		// the CPUs of the device's driver.
+		runtime.GOMAXPROCS(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the program
 	err := command(ctx, filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr)

@@ -268,15 +268,19 @@ func (r *Run) sizes(place string) (all []Chart) {
 	return all
 }
 
-// queuePairs returns the charts of rates and costs by the number of queue pairs.
+// queuePairs returns the charts of rates and costs by the number of queues.
 func (r *Run) queuePairs(place string) (all []Chart) {
 	const x = "queue pairs in the process"
 	subtitle := on(place) + r.spread(place)
 	all = r.line(all, place, ManyQPs, "rate", Chart{Title: "Rate by number of queue pairs" + higherIsBetter,
 		Subtitle: "WRITEs of 64 bytes, " + subtitle, X: x, Y: unit(place, perSecond), LogX: true})
-	return r.line(all, place, "requests", "write", Chart{
+	all = r.line(all, place, "requests", "write", Chart{
 		Title:    amount(place) + " per post, by queue pairs" + lowerIsBetter,
 		Subtitle: "one WRITE, " + subtitle, X: x, Y: unit(place, "ns"), LogX: true})
+	return r.line(all, place, IdleQueues, "wait", Chart{
+		Title:    amount(place) + " per wait, by idle queues" + lowerIsBetter,
+		Subtitle: "one WRITE and the wait for its completion, " + subtitle,
+		X:        "idle queues that are waited for", Y: unit(place, "us"), LogX: true})
 }
 
 // spread says what the marks of a chart show.

@@ -153,6 +153,8 @@ func (s Series) words() string {
 		return join(s.Figure, size(s.At))
 	case ManyQPs:
 		return fmt.Sprintf("WRITE of 64 bytes, queue pairs: %d", s.At)
+	case IdleQueues:
+		return fmt.Sprintf("WRITE of 32 bytes and its wait, idle queues: %d", s.At)
 	}
 	_, options, found := strings.Cut(s.Test, " -")
 	name := fmt.Sprintf("%s of %s, %s", operation(s.Test), size(s.At), cmp.Or(figureNames[s.Figure], s.Figure))

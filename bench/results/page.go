@@ -9,6 +9,9 @@ import (
 // ManyQPs is the test with an increasing number of queue pairs.
 const ManyQPs = "write_bw by queue pairs"
 
+// IdleQueues is the test that waits beside an increasing number of idle queues.
+const IdleQueues = "waits by idle queues"
+
 // Memory is the test that measures the memory of many objects.
 const Memory = "memory"
 

@@ -25,6 +25,7 @@ var kinds = []kind{
 	{"message rate, peak", plain("_bw", "peak")},
 	{"message rate, many queue pairs", func(s Series) bool { return s.Test == ManyQPs && s.Figure == "rate" }},
 	{"waits for events", func(s Series) bool { return strings.HasSuffix(s.Test, " -e") && s.main() }},
+	{"waits, many idle queues", func(s Series) bool { return s.Test == IdleQueues }},
 	{"other options of perftest", func(s Series) bool { return strings.Contains(s.Test, " -") && s.main() }},
 	{"messages, READ, WRITE", func(s Series) bool { return s.Test == MessagesTest }},
 	{"rsockets", func(s Series) bool { return s.Test == RsocketTest }},

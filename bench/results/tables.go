@@ -96,11 +96,13 @@ func gain(with, plain Series, who string) string {
 	return fmt.Sprintf(" (%.2f)", v)
 }
 
-// grown prints tables of rates and costs by the number of queue pairs.
+// grown prints tables of rates and costs by the number of queues.
 func (p *page) grown(place string) {
-	for _, c := range []struct{ test, figure, title string }{
-		{ManyQPs, "rate", "Rate of WRITEs of 64 bytes as queue pairs grow, " + unit(place, "M messages/s")},
-		{"requests", "write", "Posting a WRITE as queue pairs grow, " + unit(place, "ns")},
+	for _, c := range []struct{ test, figure, queues, title string }{
+		{ManyQPs, "rate", "queue pairs", "Rate of WRITEs of 64 bytes as queue pairs grow, " + unit(place, "M messages/s")},
+		{"requests", "write", "queue pairs", "Posting a WRITE as queue pairs grow, " + unit(place, "ns")},
+		{IdleQueues, "wait", "idle queues",
+			"Waiting for the completion of a WRITE as idle queues grow, " + unit(place, "us")},
 	} {
 		all := p.run.Of(place, c.test, c.figure)
 		if len(all) < 2 {
@@ -111,7 +113,7 @@ func (p *page) grown(place string) {
 			rows = append(rows, []string{fmt.Sprint(s.At), number(s, Go), number(s, C), s.ratio()})
 		}
 		p.printf("#### %s\n\n", c.title)
-		p.rows([]string{"queue pairs", Go, C, "ratio"}, rows)
+		p.rows([]string{c.queues, Go, C, "ratio"}, rows)
 	}
 }
 

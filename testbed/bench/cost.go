@@ -83,6 +83,7 @@ func (b *bench) cost(ctx context.Context) error {
 			m.device, m.address = "rxe0", "10.9.0.1"
 			// And two programs that poll would wait for each other's time slices.
 			b.fail("instructions-rxe", "objects", b.objects(ctx, m, "instructions-rxe", 1, 100))
+			b.fail("instructions-rxe", "waits", b.waits(ctx, m, "instructions-rxe", 1, 100, manyObjects))
 			b.play(ctx, m, "instructions-rxe", costGames(b.messages))
 			return nil
 		})

@@ -29,7 +29,8 @@ func bothPrograms(ours, inC string) (m *machine, order *[]string) {
 	}}
 	there := [2]string{"/go", "/go"}
 	return &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: firstPort,
-		programs: map[string][2]string{"bench/objects": there, "bench/cmtime": there, "bench/wrcost": there}}, order
+		programs: map[string][2]string{"bench/objects": there, "bench/cmtime": there, "bench/wrcost": there,
+			"bench/waits": there}}, order
 }
 
 // values returns figures of each program in two rounds.
@@ -58,6 +59,13 @@ func TestWhoIsWho(t *testing.T) {
 	}
 	want = append(want, results.Series{Place: "rxe", Test: "cmtime", Figure: "full connect", At: 500, Unit: "us",
 		Values: values(10, 20)})
+
+	m, order = bothPrograms("wait 38.5\n", "wait 35\n")
+	if err := b.waits(t.Context(), m, "rxe", 10000); err != nil || !slices.Equal(*order, turns) {
+		t.Errorf("waits: %v, %v", err, *order)
+	}
+	want = append(want, results.Series{Place: "rxe", Test: results.IdleQueues, Figure: "wait", At: 10000, Unit: "us",
+		Values: values(38.5, 35)})
 	if d := cmp.Diff(want, b.run.Series); d != "" {
 		t.Error(d)
 	}

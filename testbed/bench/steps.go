@@ -111,6 +111,36 @@ func (b *bench) objects(ctx context.Context, m *machine, place string, counts ..
 	})
 }
 
+// waits compares a wait for a completion beside idle queues, for each number in idle.
+func (b *bench) waits(ctx context.Context, m *machine, place string, idle ...int) error {
+	if b.options.tests != "" {
+		return nil
+	}
+	ours, err := m.program(ctx, "bench/waits")
+	if err != nil {
+		return err
+	}
+	inC, _, err := m.client.compile(ctx, source("waits.c"))
+	if err != nil {
+		return err
+	}
+	programs := map[string]string{results.Go: ours[1], results.C: inC}
+	return b.inTurn(place, results.IdleQueues, func(who string) (figures []value, err error) {
+		for _, n := range idle {
+			out, err := m.client.run(ctx, unlimited(programs[who], "-d", m.device, "-idle", strconv.Itoa(n))...)
+			if err != nil {
+				return nil, err
+			}
+			_, values, err := named(out)
+			if err != nil {
+				return nil, err
+			}
+			figures = append(figures, value{"wait", n, values["wait"]})
+		}
+		return figures, nil
+	})
+}
+
 // A step of cmtime's report: its name, the average, and the total in us.
 var step = regexp.MustCompile(`(?m)^([a-z ]+?) +\d+ +(\d+)`)
 

@@ -14,7 +14,7 @@ const unlimited = "ulimit -l unlimited; " + ready
 // and a CQ take no more memory than in C.
 func TestScale(t *testing.T) {
 	g := counting(t, 6144) // 10,000 send queues in C take about 700 MB, pinned
-	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g)
+	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, "GOVERBS_SPEED_C", "testdata/wrcost.c")
 	scaleOfMemory(t, g, goes, inC)
 
 	const rounds = " 10" // so that every page of a ring has been touched
