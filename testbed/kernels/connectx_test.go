@@ -37,8 +37,8 @@ var sites = []site{
 		ours, "", "6.12/roce"},
 	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"},
 		ours, "", "6.12/roce"},
-	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"},
-		ours, basic, ""},
+	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest",
+		"cm"}, ours, basic, ""},
 }
 
 // breaking are tests that break rules of strict mode, on purpose or by closing
