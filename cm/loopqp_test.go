@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (l *loop) CreateQP(cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command) (provider.QP, driver.Reply,
+func (l *loop) CreateQP(cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command) (provider.QP, driver.Reply,
 	error) {
 	r, err := create(nil, nil)
 	if err != nil {

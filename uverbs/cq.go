@@ -114,8 +114,9 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 }
 
 func (q *CQ) create(cfg *CQConfig) error {
+	entries, vector := cfg.Entries, cfg.Vector // so that cfg is not on the heap
 	create := func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
-		return q.setHandle(q.command(cfg, uhwIn, uhwOut, attrs))
+		return q.setHandle(q.command(entries, vector, uhwIn, uhwOut, attrs))
 	}
 	impl, reply, err := q.ctx.impl.CreateCQ(
 		&driver.CQConfig{Entries: cfg.Entries, Memory: cfg.PD.memory()}, create)
@@ -128,18 +129,18 @@ func (q *CQ) create(cfg *CQConfig) error {
 	return nil
 }
 
-func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte, attrs []driver.Attr) (driver.Reply, error) {
+func (q *CQ) command(entries, vector int, uhwIn, uhwOut []byte, attrs []driver.Attr) (driver.Reply, error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_CREATE)
 	cmd.NewHandle(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE)
-	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(cfg.Entries))
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(entries))
 	cmd.Uint64(uapi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id)
 	if q.channel != nil {
 		cmd.FD(uapi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.channel.fd)
 	}
-	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(cfg.Vector))
-	entries := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE)
+	cmd.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector))
+	created := ioctl.OutOf[uint32](cmd, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE)
 	q.ctx.nameEvents(cmd, uapi.UVERBS_ATTR_CREATE_CQ_EVENT_FD)
 	for _, a := range attrs {
 		cmd.Uint32(a.ID, a.Value)
@@ -149,7 +150,7 @@ func (q *CQ) command(cfg *CQConfig, uhwIn, uhwOut []byte, attrs []driver.Attr) (
 		return driver.Reply{}, err
 	}
 	copy(uhwOut, reply)
-	return driver.Reply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), Entries: int(*entries)}, nil
+	return driver.Reply{Handle: cmd.Made(uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), Entries: int(*created)}, nil
 }
 
 // Context returns the context that q was created on.

@@ -235,7 +235,7 @@ func (d fakeTD) Retire() error {
 
 func (c *fakeContext) AllocPD(alloc driver.Command) (driver.Reply, error) { return alloc(nil, nil) }
 
-func (c *fakeContext) CreateQP(cfg *QPConfig, env *providerQPEnv, create driver.Command) (
+func (c *fakeContext) CreateQP(cfg *QPConfig, env providerQPEnv, create driver.Command) (
 	providerQP, driver.Reply, error) {
 	var uhw []byte
 	if cfg.Type.dc() {

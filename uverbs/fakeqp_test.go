@@ -21,7 +21,7 @@ type fakeQP struct {
 	inUse    bool // the argument of Retire
 
 	typ  QPType
-	env  *providerQPEnv
+	env  providerQPEnv
 	last driver.AV // destination of the latest datagram
 	srqn uint32    // destination of the latest XRC request
 
@@ -56,7 +56,7 @@ func (q *fakeQP) post(wr *SendWR, ah *driver.AH) error {
 		return ErrQueueFull
 	}
 	if wr.Opcode == OpBindMW && wr.Bind != nil || wr.Opcode == OpBindMW && !q.bound {
-		if _, err := q.env.Bind(wr); err != nil {
+		if _, err := q.env.Owner.Bind(wr); err != nil {
 			return err
 		}
 	}

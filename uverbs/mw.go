@@ -174,7 +174,10 @@ func (s *windowSet) add(w *MW) error {
 // refer to it.
 func (s *windowSet) close() error {
 	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.all))
+	var all []*MW
+	if len(s.all) > 0 {
+		all = slices.Collect(maps.Keys(s.all))
+	}
 	s.mu.Unlock()
 	for _, w := range all {
 		if err := w.closeOnce(); err != nil {

@@ -135,8 +135,8 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 }
 
 // env returns what the provider's part of q uses of other objects.
-func (q *QP) env() *providerQPEnv {
-	e := &providerQPEnv{Bind: q.bind, MTU: q.maxDatagram, Checksums: q.checksums, DoorbellError: q.doorbellError}
+func (q *QP) env() providerQPEnv {
+	e := providerQPEnv{Owner: (*qpOwner)(q)}
 	if s := q.cfg.SRQ; s != nil {
 		e.SRQ = s.impl
 	}
@@ -150,9 +150,15 @@ func (q *QP) env() *providerQPEnv {
 	return e
 }
 
-// maxDatagram queries the longest message that a UD QP can send now, in bytes. It
-// returns [MaxMessage] if the query fails.
-func (q *QP) maxDatagram() uint64 {
+// A qpOwner is a QP as its provider sees it: it implements driver.QPOwner.
+type qpOwner QP
+
+func (o *qpOwner) Bind(wr *SendWR) (driver.Bind, error) { return (*QP)(o).bind(wr) }
+
+// MTU queries the longest message that a UD QP can send now, in bytes. It returns
+// [MaxMessage] if the query fails.
+func (o *qpOwner) MTU() uint64 {
+	q := (*QP)(o)
 	a, err := q.ctx.QueryPort(int(q.port.Load()))
 	if err != nil || a.ActiveMTU.Bytes() == 0 {
 		return MaxMessage
@@ -160,8 +166,10 @@ func (q *QP) maxDatagram() uint64 {
 	return uint64(a.ActiveMTU.Bytes())
 }
 
-// checksums reports whether the device fills in checksums of raw packets.
-func (q *QP) checksums() bool {
-	a, err := q.ctx.limits()
+// Checksums reports whether the device fills in checksums of raw packets.
+func (o *qpOwner) Checksums() bool {
+	a, err := o.ctx.limits()
 	return err == nil && a.CapFlags&DeviceRawIPCsum != 0
 }
+
+func (o *qpOwner) DoorbellError(err error) error { return (*QP)(o).doorbellError(err) }

@@ -234,7 +234,7 @@ func TestMaxDatagram(t *testing.T) {
 	m := r.meeting(t, r.bundle(t, false), false)
 	expect := func(want uint64) {
 		t.Helper()
-		if got := m.qp.maxDatagram(); got != want {
+		if got := (*qpOwner)(m.qp).MTU(); got != want {
 			t.Errorf("%d bytes, want %d", got, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func (c *card) CreateQP(_ *uverbs.QPConfig, _ *provider.QPEnv,
+func (c *card) CreateQP(_ *uverbs.QPConfig, _ provider.QPEnv,
 	create driver.Command) (provider.QP, driver.Reply, error) {
 	r, err := create(nil, nil)
 	if err != nil {

@@ -39,28 +39,31 @@ type WQConfig struct {
 }
 
 // A QPEnv is what a new QP uses of other objects. The provider may keep the
-// functions as long as the QP. Bind, MTU, Checksums and DoorbellError may be nil in
-// tests that do not need them.
+// objects as long as the QP. Owner may be nil in tests that do not need it.
 type QPEnv[SendWR, RecvWR any] struct {
 	SRQ    SRQ[RecvWR] // nil if the QP has a receive queue
 	TD     TD          // of the QP's parent domain, or nil
 	PD     *PD         // to which the AHs of requests must belong
 	Memory Memory
+	Owner  QPOwner[SendWR]
+}
 
+// A QPOwner is the uverbs.QP of a provider's QP.
+type QPOwner[SendWR any] interface {
 	// Bind checks an OpBindMW request and resolves its window and region.
-	Bind func(wr *SendWR) (Bind, error)
+	Bind(wr *SendWR) (Bind, error)
 	// MTU queries the longest message that a UD QP can send now, in bytes. If the
 	// query fails, it returns the maximum of all messages. Providers call it for a
 	// message that is longer than the last known MTU. So they notice when the MTU of
 	// an interface has been raised. When it has been lowered, they notice only after
 	// the QP has been moved to RESET.
-	MTU func() uint64
+	MTU() uint64
 	// Checksums reports whether the device fills in checksums of raw packets.
 	// Providers call it at the first post that requests one.
-	Checksums func() bool
+	Checksums() bool
 	// DoorbellError returns the error of a post whose doorbell is a system call that
 	// the kernel refused with err.
-	DoorbellError func(err error) error
+	DoorbellError(err error) error
 }
 
 // An AHEnv provides what a new AH depends on.

@@ -25,7 +25,7 @@ type Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any] i
 	// CreateQP creates the queues of a QP. For an XRCRecv QP and a QP with RSS, which
 	// have no queues, it returns nil.
 	CreateQP(
-		cfg *QPConfig, env *QPEnv[SendWR, RecvWR], create Command,
+		cfg *QPConfig, env QPEnv[SendWR, RecvWR], create Command,
 	) (QP[SendWR, RecvWR, SGE, Opcode, SendFlags], Reply, error)
 	// CreateSRQ returns in the reply the number of receives that the queue can hold.
 	CreateSRQ(cfg *SRQConfig, create Command) (SRQ[RecvWR], Reply, error)

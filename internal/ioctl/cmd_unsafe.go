@@ -55,22 +55,39 @@ func (d *Device) writeNow(frame []byte) error {
 	return nil
 }
 
+// briefMapping is up to how many bytes are mapped and unmapped without notifying Go's scheduler.
+// The notification of one call takes about 400 instructions. The kernel handles this many pages in
+// a few microseconds.
+const briefMapping = 64 << 10
+
 // Pages is mmap(2) without the table of mappings that [unix.Mmap] keeps for [unix.Munmap]. Use
 // [Unmap] to undo it.
 func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
 	if n <= 0 {
 		return nil, unix.EINVAL
 	}
-	p, err := unix.MmapPtr(fd, offset, nil, uintptr(n), prot, flags)
-	if err != nil {
-		return nil, err
+	call := unix.Syscall6
+	if n <= briefMapping {
+		call = unix.RawSyscall6
 	}
-	return unsafe.Slice((*byte)(p), n), nil
+	at, _, errno := call(unix.SYS_MMAP, 0, uintptr(n), uintptr(prot), uintptr(flags), uintptr(fd), uintptr(offset))
+	if errno != 0 {
+		return nil, errno
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), n), nil // the memory is not Go's
 }
 
 // Unmap is munmap(2) for all that [Pages] or [Device.Mmap] mapped.
 func Unmap(b []byte) error {
-	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b)))
+	call := unix.Syscall
+	if len(b) <= briefMapping {
+		call = unix.RawSyscall
+	}
+	_, _, errno := call(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func wordBytes(w []uint64) []byte {

@@ -24,21 +24,36 @@ type Mapping struct {
 // Map maps n bytes of dev's node, shared, for reading and writing. offset is one
 // that the kernel has returned. An errno is returned unchanged.
 func Map(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
-	return mapNode(dev, offset, n, unix.PROT_READ|unix.PROT_WRITE)
+	m := new(Mapping)
+	if err := m.Map(dev, offset, n); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Map is like the function Map, for a zero Mapping that is a part of a larger
+// object. After Retire, the address range is then unmapped when the object is
+// unreachable.
+func (m *Mapping) Map(dev *ioctl.Device, offset int64, n int) error {
+	return m.mapNode(dev, offset, n, unix.PROT_READ|unix.PROT_WRITE)
 }
 
 // MapToRead is like Map, for memory that the kernel allows only to be read, such as
 // a clock.
 func MapToRead(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
-	return mapNode(dev, offset, n, unix.PROT_READ)
-}
-
-func mapNode(dev *ioctl.Device, offset int64, n, prot int) (*Mapping, error) {
-	mem, err := dev.Mmap(offset, n, prot)
-	if err != nil {
+	m := new(Mapping)
+	if err := m.mapNode(dev, offset, n, unix.PROT_READ); err != nil {
 		return nil, err
 	}
-	return newMapping(mem, dev.Name()), nil
+	return m, nil
+}
+
+func (m *Mapping) mapNode(dev *ioctl.Device, offset int64, n, prot int) error {
+	mem, err := dev.Mmap(offset, n, prot)
+	if err == nil {
+		m.mem, m.ticket = mem, leak.Track("mapping of", dev.Name())
+	}
+	return err
 }
 
 // Anon maps n bytes of zeroed private memory, aligned to a page. An errno is
@@ -58,7 +73,7 @@ func anonymous(n, flags int) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newMapping(mem, "anonymous"), nil
+	return &Mapping{mem: mem, ticket: leak.Track("mapping of", "anonymous")}, nil
 }
 
 // MappingOf creates a Mapping of memory that belongs to the program. Retire does not
@@ -68,10 +83,6 @@ func MappingOf(b []byte, free func([]byte)) *Mapping {
 	m := &Mapping{mem: b, external: true, ticket: leak.Track("mapping of", "the program's memory")}
 	runtime.AddCleanup(m, free, b)
 	return m
-}
-
-func newMapping(mem []byte, name string) *Mapping {
-	return &Mapping{mem: mem, ticket: leak.Track("mapping of", name)}
 }
 
 func unmap(mem []byte) {

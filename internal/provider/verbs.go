@@ -24,4 +24,6 @@ type (
 	WQ  = driver.WQ[uverbs.RecvWR]
 	// QPEnv is what a new QP uses of other objects.
 	QPEnv = driver.QPEnv[uverbs.SendWR, uverbs.RecvWR]
+	// QPOwner is the uverbs.QP of a QP.
+	QPOwner = driver.QPOwner[uverbs.SendWR]
 )

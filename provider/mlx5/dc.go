@@ -38,7 +38,7 @@ type dct struct {
 
 // createDCT creates a DCT: create_dct of libmlx5.
 func (c *deviceContext) createDCT(
-	cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command,
+	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
 	d := &dct{qp: qp{ctx: c, target: target{srq: unwatched(env.SRQ).(*srq), key: noNumber}}}
 	d.target.sq, d.target.rq = &d.sq, &d.rq

@@ -245,7 +245,7 @@ func TestDCTCommands(t *testing.T) {
 		var req uapi.Mlx5IbCreateQp
 		var creation uapi.Mlx5IbCreateQpResp
 		creation.EceOptions = 0x10000001
-		q, reply, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.DCT, DCKey: benchDCKey}, &provider.QPEnv{SRQ: s},
+		q, reply, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.DCT, DCKey: benchDCKey}, provider.QPEnv{SRQ: s},
 			func(in, out []byte) (driver.Reply, error) {
 				copy(ioctl.BytesOf(&req), in)
 				copy(out, ioctl.BytesOf(&creation))

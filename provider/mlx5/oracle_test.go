@@ -146,7 +146,7 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 		cfg.Type = uverbs.RC
 	}
 	b := &bench{regs: mem.Bytes()[uarSend:]}
-	u, _, err := c.CreateQP(&cfg, &provider.QPEnv{PD: &b.pd}, func([]byte, []byte) (driver.Reply, error) {
+	u, _, err := c.CreateQP(&cfg, provider.QPEnv{PD: &b.pd}, func([]byte, []byte) (driver.Reply, error) {
 		return driver.Reply{Handle: 1, Number: benchQPN}, nil
 	})
 	check(t, err)

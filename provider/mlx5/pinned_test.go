@@ -30,7 +30,7 @@ func TestPinnedQueues(t *testing.T) {
 		},
 		"QP": func(run driver.Command) (*provider.Mapping, func() error, error) {
 			cfg := &uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1 << 10, MaxSendSGE: 1}
-			p, _, err := c.CreateQP(cfg, new(provider.QPEnv), run)
+			p, _, err := c.CreateQP(cfg, provider.QPEnv{}, run)
 			if err != nil {
 				return nil, nil, err
 			}

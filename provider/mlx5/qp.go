@@ -57,7 +57,7 @@ func (s *sizes) layout() (l layout) {
 
 // CreateQP implements driver.Context.
 func (c *deviceContext) CreateQP(
-	cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command,
+	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
 	var reply driver.Reply
 	if cfg.Type == uverbs.XRCRecv {
@@ -125,7 +125,7 @@ func (c *deviceContext) createXRCTarget(create driver.Command) (driver.Reply, er
 }
 
 // prepare allocates the resources that the kernel's create command needs.
-func (q *qp) prepare(s *sizes, env *provider.QPEnv) (err error) {
+func (q *qp) prepare(s *sizes, env provider.QPEnv) (err error) {
 	const op = "create QP"
 	c, l := q.ctx, s.layout()
 	if q.mem, err = queueMemory(op, env.Memory, l.size, c.set.qpPages); err != nil {

@@ -171,7 +171,7 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) {
 			s.fail(uverbs.ErrMalformed)
 			return
 		}
-		s.bind(s.bindOf(wr))
+		s.bind(s.owner.Bind(wr))
 	case s.typ == uverbs.UD:
 		s.udAddr(provider.AHOf(wr.AH), wr.QPN, wr.QKey)
 	}

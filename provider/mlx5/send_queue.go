@@ -53,7 +53,7 @@ type sendQueue struct {
 	maxMessage uint64
 	request    request
 	batch      batch
-	bindOf     func(*uverbs.SendWR) (driver.Bind, error)
+	owner      provider.QPOwner
 
 	// destSegments is the number of segments that name the destination of every request, after the
 	// control segment: with XRC the peer's SRQ, with DC the address and the DCT.
@@ -77,12 +77,12 @@ func (s *sendQueue) use(ring []byte, notes []sendNote, tail *uint32) {
 }
 
 // configure sets what depends on the QP's type and configuration.
-func (s *sendQueue) configure(cfg *uverbs.QPConfig, env *provider.QPEnv, z *sizes, mrs *driver.MRs) {
+func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes, mrs *driver.MRs) {
 	s.ops, s.typ = &opsRC, cfg.Type
 	s.ce = newCETable(cfg.SignalAll)
 	s.maxPost, s.maxSGE, s.maxInline, s.maxMessage = uint32(z.maxSend), cfg.MaxSendSGE, z.maxInline, uverbs.MaxMessage
 	s.limit = s.maxPost
-	s.bindOf = env.Bind
+	s.owner = env.Owner
 	switch cfg.Type {
 	case uverbs.UC:
 		s.ops = &opsUC
@@ -92,9 +92,9 @@ func (s *sendQueue) configure(cfg *uverbs.QPConfig, env *provider.QPEnv, z *size
 		s.ops, s.destSegments, s.pd = &opsXRC, datagramSegments, env.PD
 		s.streams = cfg.DCIStreams.Concurrent > 0
 	case uverbs.RawPacket:
-		s.ops, s.frames = &opsRaw, newFrameQueue(env.Checksums, z.header, mrs)
+		s.ops, s.frames = &opsRaw, newFrameQueue(env.Owner.Checksums, z.header, mrs)
 	case uverbs.UD:
-		s.ops, s.pd, s.mtu, s.maxMessage = &opsUD, env.PD, env.MTU, 0
+		s.ops, s.pd, s.mtu, s.maxMessage = &opsUD, env.PD, env.Owner.MTU, 0
 	}
 	s.lastInline = s.mask + 1 - min(s.mask+1, uint32(overheadInline+s.maxInline+blockSize-1)/blockSize)
 	s.fastTables()

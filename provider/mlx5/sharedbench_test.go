@@ -39,7 +39,7 @@ func benchShared(b *testing.B, registers, n int, burst bool) {
 	cfg := uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1}
 	var all []*bench
 	for range n {
-		u, _, err := c.CreateQP(&cfg, new(provider.QPEnv), noCommand)
+		u, _, err := c.CreateQP(&cfg, provider.QPEnv{}, noCommand)
 		check(b, err)
 		all = append(all, &bench{qp: u.(*qp)})
 	}

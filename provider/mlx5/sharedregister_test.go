@@ -44,7 +44,7 @@ func TestSharedRegister(t *testing.T) {
 	c.uars.set.exclusive, c.uars.set.registers = 0, 0
 	var all []*bench
 	for i := range qps {
-		u, _, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1}, new(provider.QPEnv),
+		u, _, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1}, provider.QPEnv{},
 			func([]byte, []byte) (driver.Reply, error) { return driver.Reply{Number: uint32(0x100 + i)}, nil })
 		check(t, err)
 		all = append(all, &bench{qp: u.(*qp)})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -36,7 +37,7 @@ func TestConformanceSRQ(t *testing.T) {
 		z, ctx := newResizer(t)
 		var mi uapi.Mminfo
 		k.rq, mi = z.offer(providertest.MaxRecvWR, 40+16*providertest.MaxSGE, false)
-		r, err := ctx.mapRing("shared receive queue", mi, recvHeader)
+		r, err := ctx.mapRing(new(provider.Mapping), "shared receive queue", mi, recvHeader)
 		if err != nil {
 			t.Fatal(err)
 		}

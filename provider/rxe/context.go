@@ -39,43 +39,46 @@ func (c *deviceContext) AllocPD(alloc driver.Command) (driver.Reply, error) {
 }
 
 func (c *deviceContext) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (provider.CQ, driver.Reply, error) {
-	resp := new(uapi.RxeCreateCqResp)
-	reply, err := create(nil, ioctl.BytesOf(resp))
+	q := &cq{ctx: c}
+	reply, err := create(nil, ioctl.BytesOf(&q.offer))
 	if err != nil {
 		return nil, reply, err
 	}
-	r, err := c.mapRing("completion queue", resp.Mi, cqeSize)
+	r, err := c.mapRing(&q.first, "completion queue", q.offer.Mi, cqeSize)
 	if err != nil {
 		return nil, reply, err
 	}
-	return newCQ(c, r, newNotify(c.dev, c.byWrite, reply.Handle)), reply, nil
+	q.use(r)
+	q.notify.init(c.dev, c.byWrite, reply.Handle)
+	return q, reply, nil
 }
 
 func (c *deviceContext) CreateQP(
-	cfg *uverbs.QPConfig, env *provider.QPEnv, create driver.Command,
+	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
-	resp := new(uapi.RxeCreateQpResp)
-	reply, err := create(nil, ioctl.BytesOf(resp))
+	q := new(qp)
+	reply, err := create(nil, ioctl.BytesOf(&q.offer))
 	if err != nil {
 		return nil, reply, err
 	}
-	sq, err := c.mapRing("send queue", resp.SqMi, sendHeader)
+	sq, err := c.mapRing(&q.rings[0], "send queue", q.offer.SqMi, sendHeader)
 	if err != nil {
 		return nil, reply, err
 	}
 	var rq ring
-	if resp.RqMi.Size != 0 { // 0 if the QP uses an SRQ
-		if rq, err = c.mapRing("receive queue", resp.RqMi, recvHeader); err != nil {
+	if q.offer.RqMi.Size != 0 { // 0 if the QP uses an SRQ
+		if rq, err = c.mapRing(&q.rings[1], "receive queue", q.offer.RqMi, recvHeader); err != nil {
 			return nil, reply, errors.Join(err, sq.retire(false))
 		}
 	}
-	q := newQP(sq, rq, uverbs.QPCap(reply.Cap), newBell(c.dev, c.byWrite, reply.Handle))
-	q.explain, q.sq.bindOf = env.DoorbellError, env.Bind
+	q.bell.init(c.dev, c.byWrite, reply.Handle)
+	q.use(sq, rq, uverbs.QPCap(reply.Cap), &q.bell)
+	q.sq.owner = env.Owner
 	switch cfg.Type {
 	case uverbs.UC:
 		q.sq.sendUnacknowledged()
 	case uverbs.UD:
-		q.sq.sendDatagrams(env.PD, env.MTU)
+		q.sq.sendDatagrams(env.PD, env.Owner.MTU)
 	}
 	return q, reply, nil
 }
@@ -86,7 +89,7 @@ func (c *deviceContext) CreateSRQ(_ *driver.SRQConfig, create driver.Command) (p
 	if err != nil {
 		return nil, reply, err
 	}
-	r, err := c.mapRing("shared receive queue", resp.Mi, recvHeader)
+	r, err := c.mapRing(new(provider.Mapping), "shared receive queue", resp.Mi, recvHeader)
 	if err != nil {
 		return nil, reply, err
 	}
@@ -112,10 +115,9 @@ func (c *deviceContext) CreateAH(
 // Retire does nothing: rxe has no registers.
 func (c *deviceContext) Retire() error { return nil }
 
-// mapRing maps a ring that the kernel offers. Each offer can be mapped once.
-func (c *deviceContext) mapRing(kind string, mi uapi.Mminfo, need int) (ring, error) {
-	m, err := provider.Map(c.dev, int64(mi.Offset), int(mi.Size))
-	if err != nil {
+// mapRing maps a ring that the kernel offers, with m. Each offer can be mapped once.
+func (c *deviceContext) mapRing(m *provider.Mapping, kind string, mi uapi.Mminfo, need int) (ring, error) {
+	if err := m.Map(c.dev, int64(mi.Offset), int(mi.Size)); err != nil {
 		return ring{}, kernelError("map "+kind, c.dev.Name(), err)
 	}
 	r, err := newRing(kind, m, need)

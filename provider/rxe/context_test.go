@@ -71,7 +71,7 @@ func TestCreateQP(t *testing.T) {
 		{"send queue of elements too small", small, rq, uverbs.ErrABI},
 	} {
 		resp := &uapi.RxeCreateQpResp{SqMi: c.sq, RqMi: c.rq}
-		q, reply, err := ctx.CreateQP(&uverbs.QPConfig{}, new(provider.QPEnv), create(t, resp, want, nil))
+		q, reply, err := ctx.CreateQP(&uverbs.QPConfig{}, provider.QPEnv{}, create(t, resp, want, nil))
 		if !errors.Is(err, c.err) || reply != want {
 			t.Errorf("%s: %+v, %v", c.name, reply, err)
 		}
@@ -85,7 +85,7 @@ func TestCreateQP(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := ctx.CreateQP(&uverbs.QPConfig{}, new(provider.QPEnv),
+	if _, _, err := ctx.CreateQP(&uverbs.QPConfig{}, provider.QPEnv{},
 		create(t, &uapi.RxeCreateQpResp{}, want, unix.ENOMEM)); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("refused: %v", err)
 	}

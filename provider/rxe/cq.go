@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -20,16 +21,14 @@ type cq struct {
 	seen uint32 // the kernel's producer index when it was last read
 
 	ctx     *deviceContext
-	notify  *notify
 	failure atomic.Pointer[error] // what Poll returns if the queue is empty, or nil
 	lost    *error                // of a resize whose new ring could not be mapped
 	retired atomic.Bool
-}
 
-func newCQ(ctx *deviceContext, r ring, n *notify) *cq {
-	c := &cq{ctx: ctx, notify: n}
-	c.use(r)
-	return c
+	// Parts of the queue, so that it is one allocation.
+	notify notify
+	first  provider.Mapping // of the ring, until it is resized
+	offer  uapi.RxeCreateCqResp
 }
 
 // use makes Poll read from r.
@@ -153,7 +152,7 @@ func (c *cq) Resize(_ int, resize driver.Command) (driver.Reply, error) {
 	if err != nil {
 		return reply, err
 	}
-	r, err := c.ctx.mapRing("resized completion queue", resp.Mi, cqeSize)
+	r, err := c.ctx.mapRing(new(provider.Mapping), "resized completion queue", resp.Mi, cqeSize)
 	old := c.ring
 	if err != nil {
 		c.lose(&err)

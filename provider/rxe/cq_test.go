@@ -23,7 +23,7 @@ func newTestCQ(t testing.TB, n int) (*kernelRing, *cq) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k, newCQ(nil, r, nil)
+	return k, newCQ(nil, r)
 }
 
 func TestDecode(t *testing.T) {
@@ -232,11 +232,11 @@ func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) driver.Command 
 func TestResize(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, mi := z.ring(7)
-	r, err := ctx.mapRing("completion queue", mi, cqeSize)
+	r, err := ctx.mapRing(new(provider.Mapping), "completion queue", mi, cqeSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := newCQ(ctx, r, nil)
+	q := newCQ(ctx, r)
 	id, next := uint64(0), uint64(0)
 	complete := func(n int) {
 		for range n {
@@ -288,11 +288,11 @@ func TestResize(t *testing.T) {
 func TestResizeThatCannotBeMapped(t *testing.T) {
 	z, ctx := newResizer(t)
 	k, mi := z.ring(7)
-	r, err := ctx.mapRing("completion queue", mi, cqeSize)
+	r, err := ctx.mapRing(new(provider.Mapping), "completion queue", mi, cqeSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := newCQ(ctx, r, nil)
+	q := newCQ(ctx, r)
 	for range 3 {
 		k.advance()
 	}

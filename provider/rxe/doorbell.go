@@ -56,8 +56,8 @@ const brief = 100 * time.Microsecond
 
 var start = time.Now() // time.Since reads one clock, time.Now reads two
 
-func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
-	b := &bell{dev: dev, byWrite: byWrite, handle: qpHandle}
+func (b *bell) init(dev *ioctl.Device, byWrite bool, qpHandle uint32) {
+	b.dev, b.byWrite, b.handle = dev, byWrite, qpHandle
 	b.frame.req = uapi.IbUverbsPostSend{
 		Response: b.frame.replyAddr(),
 		QpHandle: qpHandle,
@@ -69,7 +69,6 @@ func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
 		InWords:  uint16(len(b.frame.bytes()) / 4),
 		OutWords: uint16(ioctl.SizeOf[uapi.IbUverbsPostSendResp]() / 4),
 	}
-	return b
 }
 
 func (b *bell) ring() error {
@@ -127,14 +126,13 @@ type notifyFrame struct {
 	req uapi.IbUverbsReqNotifyCq
 }
 
-func newNotify(dev *ioctl.Device, byWrite bool, cqHandle uint32) *notify {
-	n := &notify{dev: dev, byWrite: byWrite}
+func (n *notify) init(dev *ioctl.Device, byWrite bool, cqHandle uint32) {
+	n.dev, n.byWrite = dev, byWrite
 	n.frame.req.CqHandle = cqHandle
 	n.frame.hdr = uapi.IbUverbsCmdHdr{
 		Command: uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
 		InWords: uint16(len(n.frame.bytes()) / 4),
 	}
-	return n
 }
 
 func (n *notify) arm(solicitedOnly bool) error {

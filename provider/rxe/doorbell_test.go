@@ -129,7 +129,8 @@ func TestArmErrors(t *testing.T) {
 	}
 	dev := ioctl.New(fd, "null", uapi.RDMA_DRIVER_RXE)
 	_, c := newTestCQ(t, 7)
-	c.ctx, c.notify = &deviceContext{dev: dev}, newNotify(dev, false, 1)
+	c.ctx = &deviceContext{dev: dev}
+	c.notify.init(dev, false, 1)
 	if err := c.Arm(false, 0); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("Arm: %v", err)
 	}

@@ -67,7 +67,7 @@ func FuzzHeader(f *testing.F) {
 			q.PostSend(make([]uverbs.SendWR, 3))
 		}
 		if r, err := newRing("test", m, cqeSize); err == nil {
-			c := newCQ(nil, r, nil)
+			c := newCQ(nil, r)
 			for range 3 {
 				if n, err := c.Poll(make([]uverbs.WC, 4)); n > int(r.mask) || err != nil && !errors.Is(err, uverbs.ErrABI) {
 					t.Fatalf("Poll: %d, %v", n, err)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -325,8 +326,8 @@ func newKernel(t testing.TB, c uverbs.QPCap, cqe int) (*kernel, *qp, *cq) {
 	k.rq, rq = open("receive queue", c.MaxRecvWR, 40+16*c.MaxRecvSGE, false)
 	k.cq, cr = open("completion queue", cqe, 64, true)
 	q := newQP(sq, rq, c, k)
-	q.sq.bindOf = testBind
-	return k, q, newCQ(nil, cr, nil)
+	q.sq.owner = testOwner{}
+	return k, q, newCQ(nil, cr)
 }
 
 // poll returns all completions.
@@ -349,4 +350,30 @@ func poll(t testing.TB, c *cq) []uverbs.WC {
 // sge returns an SGE of n bytes of the kernel's memory at off.
 func sge(off, n int) uverbs.SGE {
 	return uverbs.SGE{Addr: base + uint64(off), Length: uint32(n), LKey: lkey}
+}
+
+// newQP returns a QP with these rings.
+func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
+	q := new(qp)
+	q.use(sq, rq, c, bell)
+	return q
+}
+
+// newCQ returns a CQ with this ring.
+func newCQ(ctx *deviceContext, r ring) *cq {
+	c := &cq{ctx: ctx}
+	c.use(r)
+	return c
+}
+
+func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
+	b := new(bell)
+	b.init(dev, byWrite, qpHandle)
+	return b
+}
+
+func newNotify(dev *ioctl.Device, byWrite bool, cqHandle uint32) *notify {
+	n := new(notify)
+	n.init(dev, byWrite, cqHandle)
+	return n
 }

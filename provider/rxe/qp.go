@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -17,15 +19,18 @@ type qp struct {
 	_  [64]byte
 	rq recvQueue
 
-	explain func(error) error // returns the error of a refused doorbell; nil in tests of the rings alone
 	retired atomic.Bool
+
+	// What sq and rq refer to, so that a QP is one allocation.
+	bell  bell
+	rings [2]provider.Mapping
+	offer uapi.RxeCreateQpResp
 }
 
-// newQP creates a QP from mapped rings. rq is the zero ring if the QP uses an SRQ.
-func newQP(sq, rq ring, c uverbs.QPCap, bell doorbell) *qp {
-	q := &qp{sq: newSendQueue(sq, c, bell), rq: newRecvQueue(rq, c.MaxRecvSGE)}
+// use sets the rings. rq is the zero ring if the QP uses an SRQ.
+func (q *qp) use(sq, rq ring, c uverbs.QPCap, bell doorbell) {
+	q.sq, q.rq = newSendQueue(sq, c, bell), newRecvQueue(rq, c.MaxRecvSGE)
 	q.Begin()
-	return q
 }
 
 // Reset implements driver.QP.
@@ -89,8 +94,8 @@ func (q *qp) bellError(err error) error {
 	default:
 		e.Detail = "the requests are in the send queue and go out with the next doorbell"
 	}
-	if q.explain == nil {
+	if q.sq.owner == nil { // in tests of the rings alone
 		return e
 	}
-	return q.explain(e)
+	return q.sq.owner.DoorbellError(e)
 }

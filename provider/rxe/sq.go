@@ -18,7 +18,7 @@ type sendQueue struct {
 	maxMessage uint64
 	bell       doorbell
 	batch      batch
-	bindOf     func(*uverbs.SendWR) (driver.Bind, error)
+	owner      provider.QPOwner
 
 	// For UD QPs only.
 	pd  *driver.PD
@@ -174,7 +174,7 @@ func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
 	w.start(has, wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, exOf(has, wr))
 	switch wr.Opcode {
 	case uverbs.OpBindMW:
-		b, err := q.bindOf(wr)
+		b, err := q.owner.Bind(wr)
 		if err != nil {
 			return err
 		}

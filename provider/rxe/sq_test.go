@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -100,8 +101,12 @@ var golden = []struct {
 			{184, 4, 48}, {188, 4, 48}}, bytes.Repeat([]byte{0x5a}, 48)},
 }
 
-// testBind replaces QPEnv.Bind.
-func testBind(wr *uverbs.SendWR) (driver.Bind, error) {
+// A testOwner binds windows, and adds nothing to errors.
+type testOwner struct{ provider.QPOwner }
+
+func (testOwner) DoorbellError(err error) error { return err }
+
+func (testOwner) Bind(wr *uverbs.SendWR) (driver.Bind, error) {
 	b := wr.Bind
 	if b == nil {
 		return driver.Bind{}, uverbs.ErrNoMW
@@ -158,7 +163,7 @@ func addToBatch(q *qp, wr *uverbs.SendWR) {
 	case uverbs.OpFlush:
 		q.Flush(wr.FlushLength, uint8(wr.Placement), uint8(wr.Selectivity))
 	case uverbs.OpBindMW:
-		q.Bind(testBind(wr))
+		q.Bind(testOwner{}.Bind(wr))
 	}
 	for _, s := range wr.SGL {
 		q.SGE(s)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -62,7 +63,7 @@ func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	if err != nil || maxWR == 0 {
 		return err
 	}
-	r, err := s.ctx.mapRing("resized shared receive queue", s.offer, recvHeader)
+	r, err := s.ctx.mapRing(new(provider.Mapping), "resized shared receive queue", s.offer, recvHeader)
 	old := s.ring
 	if err != nil {
 		s.lost, s.lostCount = err, waiting

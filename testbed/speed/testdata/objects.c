@@ -49,8 +49,10 @@ static void measure(const char *kind, int count, void *(*make)(void), int (*drop
 {
 	void **all = calloc(count, sizeof *all);
 	double began, made;
+	void *first = make();
 	int i;
 	must(all != NULL, "memory");
+	must(first != NULL && !drop(first), kind);
 	began = now();
 	for (i = 0; i < count; i++)
 		must((all[i] = make()) != NULL, kind);
