@@ -38,7 +38,7 @@ type memory struct {
 	reply bool  // the SEND in it was a reply; belongs to conn.mu
 	next  *memory
 
-	released func() // ends the watch of a test; nil otherwise
+	released atomic.Pointer[func()] // ends the watch of a test; nil otherwise
 }
 
 const (
@@ -106,10 +106,11 @@ func (b Buffer) disown() bool {
 		if uint32(s>>32) != b.gen || s&byProgram == 0 {
 			return false
 		}
-		t := s&^byProgram + 1<<32 // copies of the buffer are stale from now on
+		released := b.m.released.Load() // as long as the program owns the memory
+		t := s&^byProgram + 1<<32       // copies of the buffer are stale from now on
 		if b.m.state.CompareAndSwap(s, t) {
-			if b.m.released != nil {
-				b.m.released()
+			if released != nil {
+				(*released)()
 			}
 			b.m.giveBack(t)
 			return true

@@ -40,7 +40,8 @@ func (c *Conn) watch() {
 // takeMessage is take for the memory of a message. It has a test report a message that is not released.
 func (c *Conn) takeMessage(m *memory, n int) Buffer {
 	if c.watcher != nil {
-		m.released = c.watcher.Watch("not-released", fmt.Sprintf("a message from %v, received", c.peer))
+		released := c.watcher.Watch("not-released", fmt.Sprintf("a message from %v, received", c.peer))
+		m.released.Store(&released)
 	}
 	return m.take(n)
 }
@@ -48,7 +49,8 @@ func (c *Conn) takeMessage(m *memory, n int) Buffer {
 // takeBuffer is take for a buffer of the program. It has a test report one that is neither sent nor released.
 func (c *Conn) takeBuffer(m *memory, n int) Buffer {
 	if c.watcher != nil {
-		m.released = c.watcher.Watch("not-released", fmt.Sprintf("a buffer of %d bytes, allocated", n))
+		released := c.watcher.Watch("not-released", fmt.Sprintf("a buffer of %d bytes, allocated", n))
+		m.released.Store(&released)
 	}
 	return m.take(n)
 }

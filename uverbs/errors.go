@@ -122,8 +122,8 @@ var (
 	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: create them "+
 		"on the QP's PD", unix.EPERM)
 	// ErrNoAH: a request of a UD QP or a DCI has no destination.
-	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or after the "+
-		"operation call SendBatch.UDAddr, on a DCI DCAddr", unix.EINVAL)
+	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or call "+
+		"SendBatch.UDAddr, on a DCI SendBatch.DCAddr, after the operation", unix.EINVAL)
 	// ErrNoStreams: a request of a DCI names a stream, and the DCI has none.
 	ErrNoStreams = newSentinel("uverbs: this DCI has no streams: set DCIStreams of its QPConfig, or leave "+
 		"SendWR.DCStream out", unix.EINVAL)
@@ -147,8 +147,8 @@ var (
 	// ErrNoQueue: a request was posted on a QP that was created without that queue, or whose
 	// type has none.
 	ErrNoQueue = newSentinel("uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, "+
-		"MaxRecvWR to post receives; XRCSend QPs and DCIs send, XRCRecv QPs and DCTs neither send nor take receives, "+
-		"which are posted to SRQs, and to the WQs of its table where a QP has RSS", unix.EINVAL)
+		"MaxRecvWR to post receives; XRCSend QPs and DCIs only send, XRCRecv QPs and DCTs have no queue, and a QP with RSS "+
+		"has the WQs of its table: post receives for them to their SRQs and WQs", unix.EINVAL)
 	// ErrNoSRQN: an operation in a batch of an XRCSend QP has no destination SRQ.
 	ErrNoSRQN = newSentinel("uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ "+
 		"after it", unix.EINVAL)

@@ -248,11 +248,12 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	if text := explainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
 		detail = text
 	}
-	if cfg.DCIStreams.Concurrent > 0 && errors.Is(err, unix.EINVAL) {
+	switch {
+	case !errors.Is(err, unix.EINVAL):
+	case cfg.DCIStreams.Concurrent > 0:
 		detail = fmt.Sprintf("DCIStreams are %d and %d: the device may have fewer streams, or none",
 			cfg.DCIStreams.Concurrent, cfg.DCIStreams.Errored)
-	}
-	if cfg.MaxInline > 0 && errors.Is(err, unix.EINVAL) {
+	case cfg.MaxInline > 0:
 		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
 	}
 	return c.wrap("create QP", c.name, err, detail)

@@ -152,8 +152,8 @@ type SendWR struct {
 	AH   *AH
 	QPN  uint32
 	QKey uint32
-	// DCKey is the access key of the DCT, on DCIs: QPConfig.DCKey of the peer. If it is wrong, the
-	// DCT drops the request, which completes with an error when the retries have ended.
+	// DCKey is the access key of the DCT, on DCIs: QPConfig.DCKey of the peer. With another
+	// key, the request completes with an error.
 	DCKey uint64
 	// DCStream is the stream of the request, on DCIs that have streams: see [DCIStreams].
 	DCStream uint16

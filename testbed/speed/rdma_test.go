@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm"
 )
 
-// rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm. Of a
-// message of 1 MiB that is offered the receiver wakes once more than of one that has a receive.
+// rdmaRatios are the most that an operation of package rdma may cost, relative to the same work on package cm. The
+// receiver of a message of 1 MiB that is offered wakes once more than that of one that has a receive.
 var rdmaRatios = map[string]float64{"read": 1.15, "write": 1.15, "small": 1.20, "large": 1.08, "offered": 1.18}
 
 // TestRDMACost compares package rdma with the same work on package cm, by instructions.

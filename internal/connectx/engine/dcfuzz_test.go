@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,21 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/roce"
 )
 
-// dcInput supplies decisions from a fuzzer's input.
-type dcInput struct{ b []byte }
+// dcInput supplies decisions from a fuzzer's input, to the test and to the device's timers.
+type dcInput struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (s *dcInput) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.b) > 0
+}
 
 func (s *dcInput) next() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.b) == 0 {
 		return 0
 	}
@@ -68,7 +80,7 @@ func FuzzDCPackets(f *testing.F) {
 			for range 2 {
 				w.add(engine.Config{CQEVersion: 1})
 			}
-			fuzzDC(&dcInput{b[:min(len(b), 2000)]}, newDCWorld(w, engine.QPAttr{LogStreams: 2, LogErrored: 2}))
+			fuzzDC(&dcInput{b: b[:min(len(b), 2000)]}, newDCWorld(w, engine.QPAttr{LogStreams: 2, LogErrored: 2}))
 			w.loop.Run(func() {
 				for _, h := range w.hosts {
 					h.Reset()
@@ -79,12 +91,12 @@ func FuzzDCPackets(f *testing.F) {
 }
 
 func fuzzDC(s *dcInput, w *dcWorld) {
-	latest := make(map[uint32]*roce.Packet)
+	var latest sync.Map // packets by destination
 	w.lose = func(p *roce.Packet) bool {
-		latest[p.DestQPN] = p
+		latest.Store(p.DestQPN, p)
 		return s.next()%8 == 0
 	}
-	for len(s.b) > 0 {
+	for s.more() {
 		to := w.to[s.next()&1]
 		switch s.next() & 15 {
 		case 0, 1, 2, 3, 4, 5:
@@ -92,7 +104,9 @@ func fuzzDC(s *dcInput, w *dcWorld) {
 			if s.next()&3 == 0 {
 				h, number, m = w.a, w.q.number, w.am
 			}
-			p := s.packet(number, m.Key(), m.addr, latest[number])
+			recent, _ := latest.Load(number)
+			last, _ := recent.(*roce.Packet)
+			p := s.packet(number, m.Key(), m.addr, last)
 			w.loop.Run(func() { h.ReceivePacket(p) })
 		case 6, 7, 8, 9:
 			op := []uint8{prm.OpcodeSend, prm.OpcodeWrite, prm.OpcodeRead, prm.OpcodeAtomicFA}[s.next()&3]

@@ -138,10 +138,10 @@ func (t *target) drained() {
 	t.qp.hca.async(EventDCTDrained, t.qp.Number)
 }
 
-// stop ends the work in progress, without completions.
+// stop ends the work in progress, without completions. A step of draining that was posted before does nothing.
 func (t *target) stop() {
 	t.timer.Stop()
-	t.timer = nil
+	t.timer, t.state = nil, DCTDrained
 	t.qp.hca.incoming.remove(t, false)
 }
 

@@ -1,8 +1,8 @@
 /* What posting on a DCI costs with libmlx5: bench/wrcost -dc, in C. The figures have
  * the same names and are made the same way. The library has one interface for DC,
  * ibv_wr_* with mlx5dv_wr_set_dc_addr: "write" is a batch of one. tcc does not
- * optimize, so what the loop itself costs, with functions that do nothing in the
- * library's place, is told too.
+ * optimize, so the program also prints the cost of its loop with functions that do
+ * nothing.
  *
  *   dccost DEVICE ROUNDS
  */
