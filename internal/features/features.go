@@ -50,8 +50,9 @@ const (
 	Netns          = "netns-rxe"        // rxe devices in other network namespaces
 	Disassociate   = "disassociate"     // removal of a device that is in use
 	XRC            = "xrc"
-	DC             = "dc"         // dynamically connected transport
-	DCStreams      = "dc_streams" // streams of a DCI
+	DC             = "dc"              // dynamically connected transport
+	DCStreams      = "dc_streams"      // streams of a DCI
+	DCStreamReset  = "dc_stream_reset" // reset of a failed one
 	RawPacket      = "raw_packet"
 	RawPacketIB    = "raw_packet_ib" // on an InfiniBand port
 	EthernetIB     = "ethernet_ib"   // IP flows and other Ethernet flows, on an InfiniBand port
@@ -118,6 +119,7 @@ var table = []rule{
 	{"rxe", XRC, never, "rxe creates no XRC queue pairs"},
 	{"rxe", DC, never, "dynamically connected transport is mlx5's"},
 	{"rxe", DCStreams, never, "dynamically connected transport is mlx5's"},
+	{"rxe", DCStreamReset, never, "dynamically connected transport is mlx5's"},
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no null key"},
 	{"rxe", DeviceMemory, never, "rxe has no memory but the host's"},

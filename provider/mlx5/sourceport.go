@@ -83,8 +83,18 @@ const (
 	sportCapBit   = 1 << 6 // rts2rts_qp_udp_sport
 )
 
-// hasSourcePort checks that the device can change UDP source ports. It asks the device once.
+// hasSourcePort checks that the device can change UDP source ports.
 func (c *deviceContext) hasSourcePort() error {
+	general, err := c.generalCaps(opModifyUDPPort)
+	if err == nil && general[sportCapByte]&sportCapBit == 0 {
+		err = notSupported(opModifyUDPPort, "the device cannot change it: it has no RoCE, or old firmware")
+	}
+	return err
+}
+
+// generalCaps returns the device's general capabilities, as the reply of QUERY_HCA_CAP has them, for op. It asks the
+// device once.
+func (c *deviceContext) generalCaps(op string) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.general == nil {
@@ -99,14 +109,11 @@ func (c *deviceContext) hasSourcePort() error {
 		switch err := c.dev.Do(cmd); err {
 		case nil:
 		case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
-			return notSupported(opModifyUDPPort, "the device or the kernel has no DevX")
+			return nil, notSupported(op, "the device or the kernel has no DevX")
 		default:
-			return err
+			return nil, err
 		}
 		c.general = out
 	}
-	if c.general[sportCapByte]&sportCapBit == 0 {
-		return notSupported(opModifyUDPPort, "the device cannot change it: it has no RoCE, or old firmware")
-	}
-	return nil
+	return c.general, nil
 }

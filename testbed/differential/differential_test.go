@@ -90,7 +90,8 @@ func TestSame(t *testing.T) {
 				vm.SkipRepeat(t, "6.12/"+p.link)
 			}
 			s := startStage(t, p.kernel, p.layer)
-			s.programs = []string{vm.BuildC(t, s.guest, "testdata/play.c"), s.install(t, vm.BuildProgram(t, "./play", "", ""))}
+			s.programs = []string{vm.BuildC(t, s.guest, "testdata/play.c", "mlx5"),
+				s.install(t, vm.BuildProgram(t, "./play", "", ""))}
 			s.play(t, s.programs[0], s.script(t, scenes[0])) // objects that the driver keeps for reuse
 			for _, x := range scenes {
 				if x.ethernet && p.layer != connectx.Ethernet {

@@ -5,6 +5,7 @@ package differential
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -142,4 +143,63 @@ func (s *script) frames(way int) {
 		}
 	}
 	s.destroy(0, 1)
+}
+
+// dynamic posts every opcode and every form of payload to two DCTs, one by one and several at once, around the end of
+// the ring. C's program uses the builder also where Go's uses lists.
+func (s *script) dynamic(way, streams int) {
+	s.add("ah 0")
+	s.add("cq 0 30")
+	s.add("dci 0 0 6 4 124 0 %d", streams)
+	s.add("dcready 0")
+	for q := 1; q <= 2; q++ {
+		s.add("cq %d 30", q)
+		s.add("srq %d 7 3", q)
+		s.add("dct %d %d %d", q, q, q)
+	}
+	n := 0
+	to := func(dct int, r request) request {
+		n++
+		return request(fmt.Sprintf("dcwr 0 %d %d %s", dct, n*streams%11, strings.TrimPrefix(string(r), "wr ")))
+	}
+	post := func(all ...request) {
+		if way == byList {
+			way = byDCList
+		}
+		s.post(0, way, all...)
+	}
+	ops := []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpWrite, uverbs.OpWriteImm, uverbs.OpRead}
+	for i, op := range ops {
+		payloads := gathers
+		if op != uverbs.OpRead {
+			payloads = append(gathers[:4:4], inlines...)
+		}
+		for k, p := range payloads {
+			dct := 1 + (i+k)%2
+			if takesReceive(op) {
+				s.add("srqrecv %d %d %s", dct, s.next(), sges(recvArea, 3, 2048))
+			}
+			post(to(dct, s.data(op, signaled|k%2*solicited|k%3/2*fenced, p)))
+			s.poll(0, 1)
+			if takesReceive(op) {
+				s.poll(dct, 1)
+			}
+		}
+	}
+	for _, op := range []uverbs.Opcode{uverbs.OpCompareSwap, uverbs.OpFetchAdd} {
+		for dct := 1; dct <= 2; dct++ {
+			post(to(dct, s.atomic(op, signaled, 77, 99)))
+			s.poll(0, 1)
+		}
+	}
+	for i := range 8 {
+		post(to(1, s.data(uverbs.OpWrite, 0, gathers[1+i%4])), to(2, s.data(uverbs.OpWrite, 0, inlines[i%5])),
+			to(2, s.data(uverbs.OpWrite, signaled, gathers[i%5])))
+		s.poll(0, 1)
+	}
+	s.add("sum")
+	s.destroy(0, 1, 2)
+	s.add("unsrq 1")
+	s.add("unsrq 2")
+	s.add("unah 0")
 }

@@ -32,6 +32,10 @@ var scenes = []scene{
 	{name: "errors", play: (*script).errors},
 	{name: "XRC by list", play: func(s *script) { s.extended(byList) }},
 	{name: "XRC by builder", play: func(s *script) { s.extended(byBuilder) }},
+	// C posts on DCIs with the builder only: by list, Go writes the same
+	{name: "DC by list", play: func(s *script) { s.dynamic(byList, 0) }},
+	{name: "DC by builder", play: func(s *script) { s.dynamic(byBuilder, 0) }},
+	{name: "DC with streams", play: func(s *script) { s.dynamic(byBuilder, 1) }},
 	// C has no thread domains if the registers do not support bursts
 	{name: "thread domain", play: (*script).threadDomain, ethernet: true},
 	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},

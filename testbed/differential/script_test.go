@@ -39,6 +39,7 @@ const (
 const (
 	byList    = 0
 	byBuilder = 1
+	byDCList  = 2 // by builder in C, which has no lists for DC
 )
 
 const (

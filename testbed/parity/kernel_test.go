@@ -40,7 +40,7 @@ func TestKernel(t *testing.T) {
 	}
 	var said strings.Builder
 	g := vm.Start(t, vm.Config{Kernel: here.kernel, Root: true, RXE: true})
-	if err := got.measure(t.Context(), g, here, modules, binaries, &said); err != nil {
+	if err := got.measure(t.Context(), g, here, modules, extent{}, binaries, &said); err != nil {
 		t.Error(err)
 	}
 	if err := got.behind(here); err != nil {

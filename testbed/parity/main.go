@@ -3,10 +3,12 @@
 //
 //	go run -C testbed ./parity -write
 //	go run -C testbed ./parity -write -only 'rxe 6.1,mlx5 RoCE 6.12'
+//	go run -C testbed ./parity -write -module test_mlx5_dc
 //
 // The devices are rxe and the software ConnectX, in RoCE mode and on InfiniBand.
 // With -only it runs at the given places and keeps the page's results of the other
-// places. With -go it runs only the Go tests and keeps the page's results of C.
+// places. With -go it runs only the Go tests and keeps the page's results of C. With
+// -module it runs one module, which has Go tests, and keeps the page's results of the others.
 // Without -write it prints the page. It always prints the counts.
 //
 // It exits with status 1 if fewer tests pass with Go than with C, if a test that
@@ -36,17 +38,31 @@ func main() {
 	write := flag.Bool("write", false, "write "+page+" instead of printing it")
 	root := flag.String("C", "..", "the repository's root")
 	only := flag.String("only", "", "run at these `places` alone, comma-separated, as in \"mlx5 IB 6.12\"")
-	golang := flag.Bool("go", false, "run the Go tests alone")
+	var x extent
+	flag.BoolVar(&x.golang, "go", false, "run the Go tests alone")
+	flag.StringVar(&x.module, "module", "", "run this `module` alone, as in \"test_mlx5_dc\"")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	if err := run(ctx, *root, *only, *write, *golang); err != nil {
+	if err := run(ctx, *root, *only, *write, x); err != nil {
 		fmt.Fprintln(os.Stderr, "parity:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, root, only string, write, golang bool) (err error) {
+// An extent says which tests run at a place.
+type extent struct {
+	golang bool   // the Go tests alone
+	module string // one module alone, or ""
+}
+
+// has reports whether the tests of a module run.
+func (x extent) has(module string) bool { return x.module == "" || x.module == module }
+
+func run(ctx context.Context, root, only string, write bool, x extent) (err error) {
+	if x.module != "" && suiteOf(x.module).goTest == "" {
+		return fmt.Errorf("module %s has no Go tests", x.module)
+	}
 	places, err := choose(only)
 	if err != nil {
 		return err
@@ -62,7 +78,7 @@ func run(ctx context.Context, root, only string, write, golang bool) (err error)
 	}
 	file := filepath.Join(root, page)
 	r := newReport()
-	if only != "" || golang {
+	if only != "" || x != (extent{}) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -72,8 +88,8 @@ func run(ctx context.Context, root, only string, write, golang bool) (err error)
 		}
 	}
 	for _, p := range places {
-		r.forget(p, golang)
-		if err := r.visit(ctx, p, golang, binaries); err != nil {
+		r.forget(p, x)
+		if err := r.visit(ctx, p, x, binaries); err != nil {
 			return err
 		}
 	}
@@ -87,8 +103,8 @@ func run(ctx context.Context, root, only string, write, golang bool) (err error)
 }
 
 // visit runs the tests at one place: on rxe those of all modules, on the ConnectX
-// those of modules that have Go tests. If golang is set, it runs only the Go tests.
-func (r *report) visit(ctx context.Context, p place, golang bool, binaries map[string]string) (err error) {
+// those of modules that have Go tests, as far as x has them.
+func (r *report) visit(ctx context.Context, p place, x extent, binaries map[string]string) (err error) {
 	b, err := bed.Ensure(ctx, os.Stderr, bed.Root)
 	if err != nil {
 		return err
@@ -100,8 +116,10 @@ func (r *report) visit(ctx context.Context, p place, golang bool, binaries map[s
 	}
 	r.library = library
 	switch {
-	case golang:
+	case x.golang:
 		modules = nil
+	case x.module != "":
+		modules = []string{x.module}
 	case p.device == rxe:
 		modules = all
 	}
@@ -110,5 +128,5 @@ func (r *report) visit(ctx context.Context, p place, golang bool, binaries map[s
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	return r.measure(ctx, g, p, modules, binaries, os.Stderr)
+	return r.measure(ctx, g, p, modules, x, binaries, os.Stderr)
 }

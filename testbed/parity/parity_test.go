@@ -196,18 +196,18 @@ func TestRoundTrip(t *testing.T) {
 	if got, want := again.summary(place{rxe, "6.1"}), "rxe 6.1: 1 tests pass with C, 0 with Go\n"; got != want {
 		t.Errorf("summary %q, want %q", got, want)
 	}
-	again.forget(place{rxe, "6.12"}, false)
+	again.forget(place{rxe, "6.12"}, extent{})
 	again.readPython([]pyverbs.Result{{Module: "test_else", Name: "test_d", Outcome: skip}}, place{rxe, "6.12"},
 		io.Discard)
 	if text := again.render(); !strings.Contains(text,
 		"| test_else | 1 fail and 1 skip, 1 skip, 1 fail and 1 skip |  |\n") {
 		t.Errorf("after a run at one place:\n%s", text)
 	}
-	again.forget(place{ib, "7.2"}, true)
+	again.forget(place{ib, "7.2"}, extent{golang: true})
 	if c, golang := again.passed(place{ib, "7.2"}); c != 1 || golang != 0 {
 		t.Errorf("after Go's tests are forgotten, %d pass with C and %d with Go", c, golang)
 	}
-	again.forget(place{ib, "7.2"}, false)
+	again.forget(place{ib, "7.2"}, extent{})
 	if text := again.render(); !strings.Contains(text,
 		"| `test_b` | pass, none, pass | none, none, fail | none | none | none | none |\n") {
 		t.Errorf("after one place is forgotten:\n%s", text)

@@ -112,14 +112,17 @@ func (r *report) passed(p place) (c, golang int) {
 }
 
 // forget removes the outcomes of all tests at a place, or only of the Go tests.
-func (r *report) forget(p place, golang bool) {
+func (r *report) forget(p place, x extent) {
 	for _, s := range r.results {
-		if p.device == rxe && !golang {
+		if !x.has(s.module) {
+			continue
+		}
+		if p.device == rxe && !x.golang {
 			delete(s.brief, p.kernel)
 		}
 		for _, t := range s.cases {
 			delete(t.inGo, p)
-			if !golang {
+			if !x.golang {
 				delete(t.inC, p)
 			}
 		}

@@ -40,8 +40,8 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 }
 
 // measure runs the Python tests of modules in a guest, then the Go tests.
-func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, binaries map[string]string,
-	said io.Writer) error {
+func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, x extent,
+	binaries map[string]string, said io.Writer) error {
 	r.releases[p.kernel] = g.Release()
 	installed := make(map[string]string)
 	for pkg, file := range binaries {
@@ -57,7 +57,11 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []st
 		}
 	}
 	for pkg, path := range installed {
-		if err := r.golang(ctx, g, p, pkg, path, said); err != nil {
+		tests := x.tests(pkg)
+		if len(tests) == 0 {
+			continue
+		}
+		if err := r.golang(ctx, g, p, path, tests, said); err != nil {
 			return fmt.Errorf("%v, package %s: %w", p, pkg, err)
 		}
 	}
@@ -87,16 +91,21 @@ func (r *report) readPython(results []pyverbs.Result, p place, said io.Writer) {
 	}
 }
 
-// golang runs the Go tests of a package.
-func (r *report) golang(ctx context.Context, g *vm.Guest, p place, pkg, binary string, said io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, limit+30*time.Second)
-	defer cancel()
-	var tests []string
+// tests returns the Go tests of a package that run.
+func (x extent) tests(pkg string) (tests []string) {
 	for _, s := range suites {
-		if s.pkg == pkg {
+		if s.pkg == pkg && x.has(s.module) {
 			tests = append(tests, s.goTest)
 		}
 	}
+	return tests
+}
+
+// golang runs Go tests of a package.
+func (r *report) golang(ctx context.Context, g *vm.Guest, p place, binary string, tests []string,
+	said io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, limit+30*time.Second)
+	defer cancel()
 	c := g.CommandContext(ctx, binary, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$",
 		"-test.timeout="+limit.String())
 	c.Env = []string{"GOVERBS_DEVICE=" + p.name()}

@@ -46,6 +46,8 @@ var differences = map[string]string{
 	"Advise":      onDemandPaging,
 	"ParityODP":   onDemandPaging,
 
+	"ParityDC/test_odp_dc_traffic": onDemandPaging,
+
 	"ParitySharedPD":                           secondContext,
 	"ParityDevice/test_import_dm":              secondContext,
 	"ParityDevice/test_multi_process_alloc_dm": "a machine in memory exists in one process",

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityDC has the tests of tests/test_mlx5_dc.py, except one with memory on demand, which the software
-// ConnectX does not have for DC, and two that need DevX: to map an address handle to a QP, and to reset a stream.
+// TestDeviceParityDC has the tests of tests/test_mlx5_dc.py, except one that maps an address handle to a QP, which the
+// software ConnectX does not.
 func TestDeviceParityDC(t *testing.T) {
 	const access = uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
 	pair := setup{kind: uverbs.DCI, pairs: 2, srq: true, batch: true, rounds: 10, access: access, qpAccess: access}
@@ -26,11 +27,23 @@ func TestDeviceParityDC(t *testing.T) {
 			client, _ := newPlayers(t, pair)
 			atomicTraffic(t, client, uverbs.OpFetchAdd)
 		},
+		"test_odp_dc_traffic": func(t *testing.T) {
+			s := pair
+			s.access = uverbs.OnDemand
+			client, _ := newPlayers(t, s)
+			traffic(t, client, uverbs.OpSend)
+		},
 		"test_dc_rdma_write_stream": func(t *testing.T) {
 			s := pair
 			s.streams = uverbs.DCIStreams{Concurrent: 8, Errored: 4}
 			client, _ := newPlayers(t, s)
 			remoteTraffic(t, client, uverbs.OpWrite)
+		},
+		"test_dc_send_stream_bad_flow": func(t *testing.T) {
+			s := pair
+			s.pairs, s.streams = 1, uverbs.DCIStreams{Concurrent: 8, Errored: 4}
+			client, _ := newPlayers(t, s)
+			resetStreams(t, client)
 		},
 		"test_dc_send_stream_bad_flow_qp": func(t *testing.T) {
 			s := pair
@@ -88,6 +101,32 @@ func (p *player) toDCT(wr *uverbs.SendWR) {
 		p.stream = p.stream%uint16(n+2) + 1
 		wr.DCStream = p.stream
 	}
+}
+
+// resetStreams lets more streams fail than a DCI tolerates, and resets each, so that the DCI stays in RTS.
+func resetStreams(t testing.TB, p *player) {
+	t.Helper()
+	foreign := must(must(p.dev.AllocPD())(t).Alloc(p.size, uverbs.LocalWrite))(t)
+	q := p.qps[0]
+	for i := range 2 * p.streams.Errored {
+		p.post(t, 0, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{foreign.SGE(0, p.size)}})
+		_, err := p.done(t)
+		fails(t, err, uverbs.WCLocProtErr)
+		err = mlx5.ResetDCIStream(q, p.stream)
+		if errors.Is(err, uverbs.ErrNotSupported) {
+			features.Missing(t, features.DCStreamReset, err)
+		}
+		check(t, err)
+		if i == 0 {
+			if err := mlx5.ResetDCIStream(q, p.stream+1); !errors.Is(err, uverbs.ErrInvalid) {
+				t.Errorf("reset of a stream that has not failed: %v", err)
+			}
+		}
+		if a := must(q.Query(uverbs.MaskState))(t); a.State != uverbs.StateRTS {
+			t.Fatalf("after %d errors the DCI is in %v", i+1, a.State)
+		}
+	}
+	traffic(t, p, uverbs.OpSend)
 }
 
 // badStreams lets streams of a DCI fail until the DCI is in ERR, and checks that it works again after RESET.

@@ -16,11 +16,14 @@
 //	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags
 //	xrcd | xsrq N cq wrs sges | target N
 //	domain          create later queue pairs on a thread domain's PD
+//	dci N cq send-wrs send-sges inline flags streams | dct N cq srq
+//	dcready N       a DCI to RTS
 //	raw N           a raw packet QP to RTS
 //	connect N peer | ready N | reset N | error N
-//	begin QP 0: list, 1: builder
+//	begin QP 0: list, 1: builder, 2: builder in C, list in Go
 //	wr opcode flags id offset window|-1 imm add|compare swap DATA
 //	xwr SRQ opcode ... as wr, for an XRC SRQ
+//	dcwr AH DCT stream opcode ... as wr, of a DCI
 //	datagram opcode flags id imm AH QP DATA
 //	invalidate opcode flags id window DATA
 //	bind opcode flags id window offset length access
@@ -197,6 +200,7 @@ var verbs = map[string]func(*player) error{
 	"xrcd":  (*player).openXRCD, "xsrq": (*player).xsrq, "target": (*player).target, "raw": (*player).raw,
 	"unxrcd": func(p *player) error { return p.xrcd.Close() },
 	"domain": (*player).domain, "undomain": (*player).closeDomain, "xwr": (*player).xwr,
+	"dci": (*player).dci, "dct": (*player).dct, "dcready": (*player).dcReady, "dcwr": (*player).dcwr,
 	"begin": (*player).begin, "wr": (*player).wr, "datagram": (*player).datagram, "invalidate": (*player).invalidate,
 	"bind": (*player).bind, "bind1": (*player).bind1, "post": (*player).post,
 	"recv": (*player).recv, "srqrecv": (*player).srqRecv,

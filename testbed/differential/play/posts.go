@@ -16,7 +16,7 @@ func (p *player) sges() (all []uverbs.SGE) {
 
 func (p *player) begin() error {
 	p.batchQP = *one(p, p.qps[:])
-	p.builder = p.nextArg() != 0
+	p.builder = p.nextArg() == 1
 	p.batch = nil
 	return nil
 }

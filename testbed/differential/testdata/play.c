@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include <infiniband/verbs.h>
+#include <infiniband/mlx5dv.h>
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define CHECK(x)                                                                                        \
@@ -164,6 +165,59 @@ static void do_target(void)
 	struct ibv_qp_init_attr_ex a = { .qp_type = IBV_QPT_XRC_RECV, .xrcd = xrcd, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
 
 	CHECK(*q = ibv_create_qp_ex(ctx, &a));
+}
+
+static const uint64_t dc_key = 0xffeeddccbbaa9988;
+
+static void do_dci(void)
+{
+	struct ibv_qp **q = &SLOT(qps);
+	struct ibv_qp_init_attr_ex a = { .qp_type = IBV_QPT_DRIVER, .pd = pd, .send_ops_flags = ops[0],
+					 .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC, .dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI };
+
+	a.send_cq = a.recv_cq = SLOT(cqs);
+	a.cap.max_send_wr = take();
+	a.cap.max_send_sge = take();
+	a.cap.max_inline_data = take();
+	a.sq_sig_all = take() & signal_all;
+	if (take()) {
+		dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+		dv.dc_init_attr.dci_streams.log_num_concurent = 3;
+		dv.dc_init_attr.dci_streams.log_num_errored = 2;
+	}
+	CHECK(*q = mlx5dv_create_qp(ctx, &a, &dv));
+	printf("qp %u %u %u\n", a.cap.max_send_wr, a.cap.max_send_sge, a.cap.max_inline_data);
+}
+
+static void do_dct(void)
+{
+	struct ibv_qp **q = &SLOT(qps);
+	struct ibv_qp_init_attr_ex a = { .qp_type = IBV_QPT_DRIVER, .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD };
+	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC, .dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT,
+					  .dc_init_attr.dct_access_key = dc_key };
+	struct ibv_qp_attr m = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+				 .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+
+	a.send_cq = a.recv_cq = SLOT(cqs);
+	a.srq = SLOT(srqs);
+	CHECK(*q = mlx5dv_create_qp(ctx, &a, &dv));
+	GOOD(ibv_modify_qp(*q, &m, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	m = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 12, .ah_attr = to_ourselves() };
+	GOOD(ibv_modify_qp(*q, &m, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER));
+}
+
+static void do_dcready(void)
+{
+	struct ibv_qp *q = SLOT(qps);
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT));
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024 };
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_PATH_MTU));
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = 5, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4 };
+	GOOD(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					  IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
 static void do_connect(void)
@@ -356,6 +410,20 @@ static void do_xwr(void)
 
 	GOOD(ibv_get_srq_num(SLOT(srqs), &srqn));
 	wr_to(srqn);
+}
+
+static void do_dcwr(void)
+{
+	struct ibv_ah *ah = SLOT(ahs);
+	uint32_t dctn = SLOT(qps)->qp_num;
+	int stream = take();
+
+	CHECK(toex);
+	wr_to(0);
+	if (stream)
+		mlx5dv_wr_set_dc_addr_stream(mlx5dv_qp_ex_from_ibv_qp_ex(toex), ah, dctn, dc_key, stream);
+	else
+		mlx5dv_wr_set_dc_addr(mlx5dv_qp_ex_from_ibv_qp_ex(toex), ah, dctn, dc_key);
 }
 
 static void do_datagram(void)
@@ -626,6 +694,7 @@ static const struct {
 	{ "connect", do_connect }, { "ready", do_ready }, { "reset", do_reset }, { "error", do_error },
 	{ "xrcd", do_xrcd }, { "xsrq", do_xsrq }, { "target", do_target }, { "unxrcd", do_unxrcd }, { "raw", do_raw },
 	{ "domain", do_domain }, { "undomain", do_undomain },
+	{ "dci", do_dci }, { "dct", do_dct }, { "dcready", do_dcready }, { "dcwr", do_dcwr },
 	{ "begin", do_begin }, { "wr", do_wr }, { "xwr", do_xwr }, { "datagram", do_datagram }, { "invalidate", do_invalidate },
 	{ "bind", do_bind }, { "bind1", do_bind1 }, { "post", do_post },
 	{ "recv", do_qprecv }, { "srqrecv", do_srqrecv }, { "poll", do_poll }, { "arm", do_arm }, { "event", do_event },
