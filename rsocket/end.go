@@ -146,7 +146,7 @@ func (c *Conn) flush() bool {
 	if err != nil {
 		c.pollAll()
 	}
-	return c.err != nil || c.peerClosed || c.finished && c.done >= c.tail
+	return c.err != nil || c.cm.Err() != nil || c.peerClosed || c.finished && c.done >= c.tail
 }
 
 var errNotReceived = errors.New("the peer may not have received everything that was written")

@@ -27,7 +27,7 @@ func (w *sendWQE) update() transport.Syndrome {
 		return transport.BindError
 	case prm.UMRCheckFree.Is(ctrl) && k.Free, prm.UMRCheckNotFree.Is(ctrl) && !k.Free:
 		return transport.BindError
-	case prm.UMRCheckQPN.Is(ctrl) && k.QPN != qp.Number && k.QPN != AnyQPN:
+	case prm.UMRCheckQPN.Is(ctrl) && k.QPN != qp.Number && (k.QPN != AnyQPN || k.Free):
 		return transport.BindError
 	}
 	list, s := w.list(k, ctrl, rest)
