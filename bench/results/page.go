@@ -188,7 +188,7 @@ func (p *page) repeating() {
 	p.printf("## How to repeat it\n\n")
 	p.rows([]string{"what", "command"}, [][]string{
 		{"everything", "`make bench`: on two CPUs, from nothing, about 35 minutes for rxe, mlx5, cost and native," +
-			" and 10 for messages; rsocket comes on top"},
+			" and 20 for messages; rsocket comes on top"},
 		{"one part anew, with the other figures of the file", "`go run -C testbed ./bench -only messages`," +
 			" `go run ./bench/report bench/figures/go-and-c.json docs/go-and-c.md`"},
 		{"one place, few rounds",
