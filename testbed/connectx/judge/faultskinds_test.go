@@ -19,7 +19,7 @@ import (
 func (f *faulty) commands(y *program.Dialogue) {
 	const (
 		syndrome = 0xabcde
-		tries    = 3 // libmlx5 opens a context with three lengths of its request
+		tries    = 6 // libmlx5 opens a context with three lengths of its request, first with DevX, then without
 	)
 	for _, x := range []struct {
 		opcode        uint16
@@ -67,8 +67,8 @@ func (f *faulty) commands(y *program.Dialogue) {
 			f.Errorf("%s leaves %+v, it was %+v", x.code, after, empty)
 		}
 	}
-	// The kernel logs the first ones.
-	f.shell(fmt.Sprintf("dmesg | grep -F 'ALLOC_PD(0x800) op_mod(0x0) failed, status limits exceeded(0x8),"+
+	// The kernel logs the first ones, and none of a user of DevX.
+	f.shell(fmt.Sprintf("dmesg | grep -F 'CREATE_MKEY(0x200) op_mod(0x0) failed, status limits exceeded(0x8),"+
 		" syndrome (%#x), err(-12)'", syndrome))
 }
 
