@@ -133,7 +133,7 @@ func (p *patient) commands(v *program.Dialogue) {
 		opcode uint16
 		count  int
 	}{
-		{"context", 0x816, 1}, // a transport domain
+		{"context", 0x816, 2}, // a transport domain, with DevX and without
 		{"context", 0x802, 1}, // a register page
 		{"pd", 0x800, 1}, {"mr", 0x200, 1}, {"cq", 0x400, 1}, {"resized", 0x403, 1}, {"srq", 0x90c, 1}, {"qp", 0x500, 1},
 		{"connected", 0x502, 1}, {"connected", 0x503, 1}, {"connected", 0x504, 1},
