@@ -63,7 +63,8 @@ func deviceFaults(t *testing.T, kernel, victim string) {
 		test func(*patient, *program.Dialogue)
 	}{
 		{"completions", (*patient).completions}, {"commands", (*patient).commands}, {"port", (*patient).port},
-		{"health", (*patient).health}, {"removal", (*patient).removal},
+		{"DC", (*patient).dc}, {"DCT", (*patient).dct}, {"streams", (*patient).streams},
+		{"dcCommands", (*patient).dcCommands}, {"health", (*patient).health}, {"removal", (*patient).removal},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			q := &patient{t, p.w, p.g, p.c, p.victim}
@@ -121,18 +122,9 @@ func (p *patient) completions(v *program.Dialogue) {
 	}
 }
 
-// commands checks that a command that fails during the creation of an object is a typed
-// error, that nothing of the object is left, and that the next creation succeeds.
+// commands makes commands fail during the creation of objects.
 func (p *patient) commands(v *program.Dialogue) {
-	const (
-		syndrome = 0xabcde
-		status   = 0x8 // limits exceeded
-	)
-	for _, x := range []struct {
-		kind   string
-		opcode uint16
-		count  int
-	}{
+	for _, x := range []refusal{
 		{"context", 0x816, 2}, // a transport domain, with DevX and without
 		{"context", 0x802, 1}, // a register page
 		{"pd", 0x800, 1}, {"mr", 0x200, 1}, {"cq", 0x400, 1}, {"resized", 0x403, 1}, {"srq", 0x90c, 1}, {"qp", 0x500, 1},
@@ -140,22 +132,42 @@ func (p *patient) commands(v *program.Dialogue) {
 		{"mw", 0x200, 1},
 		{"xrc", 0x80e, 1}, {"xrc", 0x705, 1}, {"xrc", 0x500, 1},
 	} {
-		v.Do("make " + x.kind) // so that the driver creates what it keeps
-		v.Do("make " + x.kind)
-		before := p.objects()
-		p.must(p.c.FailCommand("connectx0", x.opcode, status, syndrome, 0, x.count))
-		if said := v.Say("make " + x.kind); !strings.HasPrefix(said, "! uverbs: ") {
-			p.Errorf("%s, where command %#x fails: %s", x.kind, x.opcode, said)
-		} else {
-			p.Logf("%s, %#x: %s", x.kind, x.opcode, said)
-		}
-		if after := p.objects(); after != before {
-			p.Errorf("%s, where command %#x fails, leaves %+v, it was %+v", x.kind, x.opcode, after, before)
-		}
-		v.Do("make " + x.kind)
-		if after := p.objects(); after != before {
-			p.Errorf("%s leaves %+v, it was %+v", x.kind, after, before)
-		}
+		p.refuse(v, x)
+	}
+}
+
+// A refusal is a command that fails count times during the creation of an object.
+type refusal struct {
+	kind   string
+	opcode uint16
+	count  int
+}
+
+// Results of commands that fail.
+const (
+	failedStatus   = 0x8 // limits exceeded
+	failedSyndrome = 0xabcde
+)
+
+// refuse checks that a command that fails during the creation of an object is a typed error, that nothing of the object
+// is left, and that the next creation succeeds.
+func (p *patient) refuse(v *program.Dialogue, x refusal) {
+	p.Helper()
+	v.Do("make " + x.kind) // so that the driver creates what it keeps
+	v.Do("make " + x.kind)
+	before := p.objects()
+	p.must(p.c.FailCommand("connectx0", x.opcode, failedStatus, failedSyndrome, 0, x.count))
+	if said := v.Say("make " + x.kind); !strings.HasPrefix(said, "! uverbs: ") {
+		p.Errorf("%s, where command %#x fails: %s", x.kind, x.opcode, said)
+	} else {
+		p.Logf("%s, %#x: %s", x.kind, x.opcode, said)
+	}
+	if after := p.objects(); after != before {
+		p.Errorf("%s, where command %#x fails, leaves %+v, it was %+v", x.kind, x.opcode, after, before)
+	}
+	v.Do("make " + x.kind)
+	if after := p.objects(); after != before {
+		p.Errorf("%s leaves %+v, it was %+v", x.kind, after, before)
 	}
 }
 
@@ -181,10 +193,13 @@ func (p *patient) portEvent(v *program.Dialogue, want string) {
 	}
 }
 
-// fails makes the device fail under traffic. Posts and waits must end with a typed
-// error, an event must be reported, and everything can be closed.
+// fails makes the device fail under traffic, of connected queue pairs and of DC, and while its memory is mapped. Posts,
+// waits and copies must end with a typed error, an event must be reported, and everything can be closed.
 func (p *patient) fails(v *program.Dialogue, of func() error) {
 	v.Do("pair")
+	v.Do("star")
+	v.Do("watch")
+	v.Do("flow")
 	v.Do("traffic")
 	p.must(of())
 	if said := v.Say("event"); !strings.HasPrefix(said, "= local catastrophic error") { // the port means nothing
@@ -193,6 +208,10 @@ func (p *patient) fails(v *program.Dialogue, of func() error) {
 	const gone = "uverbs: device is gone: it was removed, or has failed: close the Context," +
 		" and open the device when it is back"
 	v.Want("stopped", fmt.Sprintf("= post: %s; wait: %s", gone, gone))
+	if said := v.Say("flowed"); said != "= post: "+gone && said != "= wait: "+gone {
+		p.Errorf("the traffic of DC ends with %s", said)
+	}
+	v.Want("watched", "= "+gone)
 	if said := v.Say("make qp"); !strings.Contains(said, "device is gone") {
 		p.Errorf("CreateQP: %s", said)
 	}

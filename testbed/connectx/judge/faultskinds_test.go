@@ -21,6 +21,7 @@ func (f *faulty) commands(y *program.Dialogue) {
 		syndrome = 0xabcde
 		tries    = 6 // libmlx5 opens a context with three lengths of its request, first with DevX, then without
 	)
+	y.Do("End(ca).close()") // the driver creates a queue pair for memory keys on first use
 	for _, x := range []struct {
 		opcode        uint16
 		status        uint8

@@ -27,6 +27,10 @@ func (v *victim) create(kind string) error {
 		"flow":      m.flow,
 		"rss":       m.rss,
 		"many":      m.many,
+		"dci":       m.dci,
+		"dct":       m.dct,
+		"dm":        func() error { return m.add(v.dev.AllocDM(uverbs.DMConfig{Size: dmSize})) },
+		"regdm":     m.regDM,
 	}[kind]
 	if !ok {
 		return errors.New("unknown kind: " + kind)
@@ -111,6 +115,33 @@ func (m *creator) xrc() error {
 		return err
 	}
 	return m.add(x.CreateQP(uverbs.QPConfig{Type: uverbs.XRCRecv}))
+}
+
+// dci creates a DCI and moves it to RTS.
+func (m *creator) dci() error {
+	qp, err := m.pd.CreateQP(uverbs.QPConfig{Type: uverbs.DCI, SendCQ: m.cq, MaxSendWR: 10})
+	if _, err = addObject(m, qp, err); err != nil {
+		return err
+	}
+	return qp.Ready()
+}
+
+// dct creates a DCT of a star and moves it to RTR.
+func (m *creator) dct() error {
+	qp, err := m.createDCT()
+	if _, err = addObject(m, qp, err); err != nil {
+		return err
+	}
+	return qp.Ready()
+}
+
+// regDM allocates device memory and registers it.
+func (m *creator) regDM() error {
+	dm, err := m.dev.AllocDM(uverbs.DMConfig{Size: dmSize})
+	if _, err = addObject(m, dm, err); err != nil {
+		return err
+	}
+	return m.add(m.pd.RegDM(dm, 0, dmSize, uverbs.LocalWrite))
 }
 
 func (m *creator) raw() (*uverbs.QP, error) {

@@ -10,6 +10,18 @@
 //	traffic         start to send messages continuously
 //	stopped         wait for the end of the traffic: print the errors of post and wait
 //	event           wait for an asynchronous event
+//	star [N]        create a DCI, with N streams, two DCTs, and device memory
+//	dci             print the number of the DCI
+//	write D [S] [W] write to device memory through DCT D on stream S, with a wrong key ("key") or RKey ("rkey"):
+//	                print the status, and the state of the DCI
+//	recover         drain the DCI and move it through RESET to RTS: print how many requests were flushed
+//	stream S        reset a stream
+//	flow            start to write through DCT 0 continuously
+//	flowed          wait for the end of that: print the error
+//	watch           start to read and write device memory from the CPU continuously
+//	watched         wait for the end of that: print the error
+//	destroy D       close a DCT
+//	replace D       create a DCT in the place of a closed one
 //	close           close everything
 //	left            print what was not released
 package main
@@ -40,6 +52,7 @@ type victim struct {
 	cq   *uverbs.CQ
 	qp   [2]*uverbs.QP
 	busy chan [2]error
+	star star
 }
 
 func main() {
@@ -58,11 +71,7 @@ func main() {
 			fmt.Println("! unknown command:", words[0])
 			continue
 		}
-		arg := ""
-		if len(words) > 1 {
-			arg = words[1]
-		}
-		if said, err := do(arg); err != nil {
+		if said, err := do(strings.Join(words[1:], " ")); err != nil {
 			fmt.Println("! " + strings.ReplaceAll(err.Error(), "\n", "; "))
 		} else {
 			fmt.Println("= " + said)
@@ -82,6 +91,17 @@ func (v *victim) verbs() map[string]func(string) (string, error) {
 		"event":   v.event,
 		"close":   func(string) (string, error) { return "", v.close() },
 		"left":    func(string) (string, error) { return fmt.Sprint(leak.Live()), nil },
+		"star":    v.newStar,
+		"dci":     func(string) (string, error) { return strconv.Itoa(int(v.star.dci.QPN())), nil },
+		"write":   v.writeOnce,
+		"recover": v.recover,
+		"stream":  v.resetStream,
+		"flow":    v.startFlow,
+		"flowed":  v.flowEnd,
+		"watch":   v.watch,
+		"watched": v.watchEnd,
+		"destroy": v.destroyDCT,
+		"replace": v.replaceDCT,
 	}
 }
 
@@ -146,11 +166,8 @@ func (v *victim) once(n string) (string, error) {
 		if _, err := v.cq.PollWait(ctx, wcs[:]); err != nil {
 			return "", err
 		}
-		said := "ok"
-		if err := wcs[0].Err(); err != nil {
-			failed = true
-			said = fmt.Sprintf("%v (vendor %#x)", err, wcs[0].VendorErr)
-		}
+		said := status(&wcs[0])
+		failed = failed || wcs[0].Err() != nil
 		if wcs[0].QPNum == v.qp[0].QPN() {
 			sent = append(sent, said)
 		} else {
