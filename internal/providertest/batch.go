@@ -1,13 +1,19 @@
 package providertest
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"fmt"
 
-// Add adds a request to a batch. It panics if a batch has no method for the request.
-func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Add adds a request to a batch. It returns an error, and adds nothing, if a batch has no method for the operation.
+func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) error {
 	rest := *wr
 	wr = &rest
 	if wr.WRID%2 == 0 || !addOnce(b, wr) {
-		addOperation(b, wr)
+		if err := addOperation(b, wr); err != nil {
+			return err
+		}
 	}
 	switch {
 	case wr.AH != nil && wr.DCKey != 0:
@@ -24,6 +30,7 @@ func Add(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	for _, s := range wr.SGL {
 		b.SGE(s)
 	}
+	return nil
 }
 
 // addOnce adds an operation with a method that also adds data, and removes that data from wr. It
@@ -53,7 +60,7 @@ func addOnce(b *uverbs.SendBatch, wr *uverbs.SendWR) bool {
 	return true
 }
 
-func addOperation(b *uverbs.SendBatch, wr *uverbs.SendWR) {
+func addOperation(b *uverbs.SendBatch, wr *uverbs.SendWR) error {
 	switch wr.Opcode {
 	case uverbs.OpSend:
 		b.Send(wr.WRID, wr.Flags)
@@ -80,6 +87,7 @@ func addOperation(b *uverbs.SendBatch, wr *uverbs.SendWR) {
 	case uverbs.OpBindMW:
 		b.BindMW(wr.WRID, wr.Flags, wr.Bind.MW, wr.Bind.RKey, wr.Bind.MWRange)
 	default:
-		panic("no such operation in a batch: " + wr.Opcode.String())
+		return fmt.Errorf("providertest: a batch has no method for operation %v", wr.Opcode)
 	}
+	return nil
 }

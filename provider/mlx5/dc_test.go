@@ -55,7 +55,7 @@ func dcWQE(o *oracle, cur uint32, wr *uverbs.SendWR, lead []byte, stream uint16)
 
 // buildDC adds a request of a DCI to a batch. The address comes before the data if first is set, and after it
 // otherwise.
-func buildDC(b *bench, wr *uverbs.SendWR, ah *driver.AH, stream uint16, first bool, once bool) {
+func buildDC(b *bench, wr *uverbs.SendWR, first bool, once bool) {
 	ex := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
 		ex = wr.InvalidateRKey
@@ -73,7 +73,7 @@ func buildDC(b *bench, wr *uverbs.SendWR, ah *driver.AH, stream uint16, first bo
 	}
 	dest := func() {
 		if wr.Opcode != uverbs.OpLocalInv {
-			b.dci.DCAddr(ah, benchDCTN, benchDCKey, stream)
+			b.dci.DCAddr(provider.AHOf(wr.AH), wr.QPN, wr.DCKey, wr.DCStream)
 		}
 	}
 	if first {
@@ -116,7 +116,7 @@ func TestDCRequests(t *testing.T) {
 				cur, half := b.sq.cur, b.sq.db.Half
 				if way < 4 {
 					b.Begin()
-					buildDC(b, &all[i], provider.AHOf(ah), stream, way < 2, i%2 == 0)
+					buildDC(b, &toDCT(ah, stream, all[i])[0], way < 2, i%2 == 0)
 					check(t, b.Submit())
 				} else if n, err := b.dci.PostSend(toDCT(ah, stream, all[i])); n != 1 || err != nil {
 					t.Fatalf("%+v: %d, %v", all[i], n, err)
@@ -158,8 +158,8 @@ func TestSeveralDC(t *testing.T) {
 			}
 		} else {
 			b.Begin()
-			for i := range wrs {
-				buildDC(b, &wrs[i], provider.AHOf(ah), uint16(lap), (lap+i)%4 == 0, i%2 == 0)
+			for i := range toDCT(ah, uint16(lap), wrs...) {
+				buildDC(b, &wrs[i], (lap+i)%4 == 0, i%2 == 0)
 			}
 			check(t, b.Submit())
 		}

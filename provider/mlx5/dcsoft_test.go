@@ -67,7 +67,7 @@ var dcPosts = map[string]func(t *testing.T, q *uverbs.QP, wr uverbs.SendWR){
 		t.Helper()
 		b := q.StartSend()
 		defer b.Abort()
-		providertest.Add(&b, &wr)
+		check(t, providertest.Add(&b, &wr))
 		check(t, b.Submit())
 	},
 }

@@ -89,7 +89,7 @@ func (x *trial) one(op uverbs.Opcode, s shape, builder bool) {
 	x.seen[name][x.cur%ringBlocks] = true
 	if builder {
 		b := x.q.StartSend()
-		providertest.Add(&b, &wr)
+		check(x.T, providertest.Add(&b, &wr))
 		check(x.T, b.Submit())
 	} else {
 		_, err := x.q.PostSend(wr)

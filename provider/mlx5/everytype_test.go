@@ -54,7 +54,7 @@ func (p *place) post(wr uverbs.SendWR, as *uverbs.SendWR, bind *driver.Bind) {
 	p.laps[name][cur&p.sq.mask] = true
 	if p.n++; p.n%3 == 0 {
 		b := p.q.StartSend()
-		providertest.Add(&b, &wr)
+		check(p.T, providertest.Add(&b, &wr))
 		check(p.T, b.Submit())
 	} else {
 		_, err := p.q.PostSend(wr)

@@ -3,9 +3,11 @@ package mlx5
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -43,26 +45,101 @@ func (e *eater) wr() uverbs.SendWR {
 	return wr
 }
 
+// A fuzzed is a QP that invented requests are posted to.
+type fuzzed struct {
+	*bench
+	ah *uverbs.AH // DCI
+}
+
+// newFuzzed returns a QP whose type depends on kind: RC, UC, or DCI without or with streams.
+func newFuzzed(t *testing.T, kind uint8) *fuzzed {
+	t.Helper()
+	cfg := uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 6, MaxSendSGE: 4, MaxInline: 100}
+	switch kind % 4 {
+	case 1:
+		cfg.Type = uverbs.UC
+	case 2:
+		cfg.Type = uverbs.DCI
+	case 3:
+		cfg.Type, cfg.DCIStreams.Concurrent = uverbs.DCI, 4
+	}
+	q := &fuzzed{bench: newBench(t, cfg, nil)}
+	if q.dci != nil {
+		q.ah = address(&q.pd)
+	}
+	return q
+}
+
+// wr returns a request, which may be invalid. On a DCI, the address of some is missing.
+func (q *fuzzed) wr(e *eater) uverbs.SendWR {
+	wr := e.wr()
+	if q.dci != nil && e.next(16) > 0 {
+		wr.AH, wr.QPN, wr.DCKey = q.ah, e.next(1<<16), uint64(e.next(1<<16))<<40
+		if e.next(8) == 0 {
+			wr.DCStream = uint16(e.next(1 << 16))
+		}
+	}
+	return wr
+}
+
+// mine returns the requests with the AH of q.
+func (q *fuzzed) mine(wrs ...uverbs.SendWR) []uverbs.SendWR {
+	wrs = slices.Clone(wrs)
+	for i := range wrs {
+		if wrs[i].AH != nil {
+			wrs[i].AH = q.ah
+		}
+	}
+	return wrs
+}
+
+func (q *fuzzed) post(wrs ...uverbs.SendWR) (int, error) {
+	if q.dci != nil {
+		return q.dci.PostSend(q.mine(wrs...))
+	}
+	return q.PostSend(wrs)
+}
+
+// add adds a request to the batch, with one call for the operation and its data if once is set and there is such a
+// call.
+func (q *fuzzed) add(wr *uverbs.SendWR, once bool) {
+	switch {
+	case q.dci != nil:
+		buildDC(q.bench, &q.mine(*wr)[0], wr.WRID%4 < 2, once)
+	case once:
+		buildOnce(q.bench, wr, nil)
+	default:
+		build(q.bench, wr, nil)
+	}
+}
+
+// wqe returns what the ring has to have at block cur after a valid request.
+func (q *fuzzed) wqe(o *oracle, cur uint32, wr *uverbs.SendWR) []byte {
+	if q.dci == nil {
+		return o.wqe(cur, wr, nil, nil)
+	}
+	return dcWQE(o, cur, wr, dcLead(provider.AHOf(q.ah), wr.QPN, wr.DCKey), wr.DCStream)
+}
+
 // FuzzPost checks that lists and batches have the same effect for any requests: they write the same as the oracle and
 // leave earlier requests unchanged.
 func FuzzPost(f *testing.F) {
-	f.Add([]byte("seed seed seed seed seed seed seed seed seed seed seed seed"), true)
-	f.Add(bytes.Repeat([]byte{8, 0, 3, 1}, 100), false)
-	f.Fuzz(func(t *testing.T, in []byte, uc bool) {
-		cfg := uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 6, MaxSendSGE: 4, MaxInline: 100}
-		if uc {
-			cfg.Type = uverbs.UC
-		}
-		list, batch := newBench(t, cfg, nil), newBench(t, cfg, nil)
+	for kind := range uint8(4) {
+		f.Add([]byte("seed seed seed seed seed seed seed seed seed seed seed seed"), kind)
+		f.Add(bytes.Repeat([]byte{8, 0, 3, 1}, 100), kind)
+		f.Add(bytes.Repeat([]byte{0, 0, 1, 0, 2, 0, 3, 0, 1, 0}, 60), kind)
+	}
+	f.Fuzz(func(t *testing.T, in []byte, kind uint8) {
+		list, batch := newFuzzed(t, kind), newFuzzed(t, kind)
 		o := oracle{qpn: benchQPN}
 		e := eater(in)
 		for len(e) > 0 {
-			wr := e.wr()
+			wr := list.wr(&e)
 			if wr.Opcode == uverbs.OpBindMW {
 				continue
 			}
 			fence, cur, half := o.fence, list.sq.cur, list.sq.db.Half
-			n, err := list.PostSend([]uverbs.SendWR{wr})
+			n, err := list.post(wr)
 			if wr.Opcode >= 16 { // no method of a batch has such an opcode
 				if n != 0 || err != uverbs.ErrOpcode {
 					t.Fatalf("%+v: the list says %d, %v", wr, n, err)
@@ -70,12 +147,12 @@ func FuzzPost(f *testing.F) {
 				continue
 			}
 			batch.Begin()
-			build(batch, &wr, nil)
+			batch.add(&wr, wr.WRID%8 < 4)
 			if again := batch.Submit(); (again == nil) != (err == nil) || n == 1 != (err == nil) {
 				t.Fatalf("%+v: the list says %d, %v, the batch %v", wr, n, err, again)
 			}
 			if err == nil {
-				want := o.wqe(cur, &wr, nil, nil)
+				want := list.wqe(&o, cur, &wr)
 				if got := list.at(cur, len(want)); !bytes.Equal(got, want) || !bytes.Equal(batch.at(cur, len(want)), want) {
 					t.Fatalf("%+v after fence %#x:\n got %x\n and %x\nwant %x", wr, fence, got, batch.at(cur, len(want)), want)
 				}

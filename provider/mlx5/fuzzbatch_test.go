@@ -10,17 +10,18 @@ import (
 // FuzzBatch checks that a batch of several requests, common and uncommon in any order, has the same effect as a list of
 // them, or no effect if one of them is invalid.
 func FuzzBatch(f *testing.F) {
-	f.Add(bytes.Repeat([]byte{3, 0, 0, 0, 2, 0, 1, 0, 9, 0}, 60))
-	f.Add(bytes.Repeat([]byte{1, 0, 7, 0, 4, 0, 0, 0}, 90))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		cfg := uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 6, MaxSendSGE: 4, MaxInline: 100}
-		list, batch := newBench(t, cfg, nil), newBench(t, cfg, nil)
+	for kind := range uint8(4) {
+		f.Add(bytes.Repeat([]byte{3, 0, 0, 0, 2, 0, 1, 0, 9, 0}, 60), kind)
+		f.Add(bytes.Repeat([]byte{1, 0, 7, 0, 4, 0, 0, 0}, 90), kind)
+	}
+	f.Fuzz(func(t *testing.T, in []byte, kind uint8) {
+		list, batch := newFuzzed(t, kind), newFuzzed(t, kind)
 		o := oracle{qpn: benchQPN}
 		e := eater(in)
 		for len(e) > 0 {
 			var wrs []uverbs.SendWR
 			for range 1 + e.next(5) {
-				wr := e.wr()
+				wr := list.wr(&e)
 				if wr.Opcode != uverbs.OpBindMW && wr.Opcode < 16 {
 					wrs = append(wrs, wr)
 				}
@@ -28,26 +29,22 @@ func FuzzBatch(f *testing.F) {
 			cur, head := batch.sq.cur, batch.sq.head
 			batch.Begin()
 			for i := range wrs {
-				if wrs[i].WRID%2 == 0 {
-					build(batch, &wrs[i], nil)
-				} else {
-					buildOnce(batch, &wrs[i], nil)
-				}
+				batch.add(&wrs[i], wrs[i].WRID%8 < 4)
 			}
 			if err := batch.Submit(); err != nil {
 				if batch.sq.cur != cur || batch.sq.head != head {
 					t.Fatalf("%+v: %v, and something was posted", wrs, err)
 				}
-				if n, again := list.PostSend(wrs); again == nil {
+				if n, again := list.post(wrs...); again == nil {
 					t.Fatalf("%+v: the batch says %v, the list posts %d", wrs, err, n)
 				}
 				return // the two differ from here on
 			}
-			if n, err := list.PostSend(wrs); n != len(wrs) || err != nil {
+			if n, err := list.post(wrs...); n != len(wrs) || err != nil {
 				t.Fatalf("%+v: the list says %d, %v, the batch nothing", wrs, n, err)
 			}
 			for i := range wrs {
-				want := o.wqe(cur, &wrs[i], nil, nil)
+				want := list.wqe(&o, cur, &wrs[i])
 				if got := batch.at(cur, len(want)); !bytes.Equal(got, want) || !bytes.Equal(list.at(cur, len(want)), want) {
 					t.Fatalf("%d of %+v:\n got %x\n and %x\nwant %x", i, wrs, got, list.at(cur, len(want)), want)
 				}

@@ -62,7 +62,7 @@ var xrcPosts = map[string]xrcPost{
 	"builder": func(t *testing.T, d *xrc, wr uverbs.SendWR) {
 		b := d.initiator.StartSend()
 		defer b.Abort()
-		providertest.Add(&b, &wr)
+		check(t, providertest.Add(&b, &wr))
 		check(t, b.Submit())
 	},
 }

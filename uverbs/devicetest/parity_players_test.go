@@ -339,7 +339,9 @@ func (p *player) tryPost(qp int, wr uverbs.SendWR) error {
 	}
 	b := q.StartSend()
 	defer b.Abort()
-	providertest.Add(&b, &wr)
+	if err := providertest.Add(&b, &wr); err != nil {
+		return err
+	}
 	return b.Submit()
 }
 

@@ -124,7 +124,9 @@ func (p *player) build() error {
 	b := p.batchQP.StartSend()
 	defer b.Abort()
 	for i := range p.batch {
-		providertest.Add(&b, &p.batch[i])
+		if err := providertest.Add(&b, &p.batch[i]); err != nil {
+			return err
+		}
 	}
 	return b.Submit()
 }
