@@ -42,7 +42,8 @@ type capabilities struct {
 // Offered returns the capabilities of a device with a link layer, with their
 // maximum values.
 func Offered(link LinkLayer) []Capability {
-	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredPinned)
+	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredOrdering,
+		offeredPinned)
 	if link == Ethernet {
 		return slices.Concat(common, offeredEthernet)
 	}

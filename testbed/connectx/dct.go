@@ -90,6 +90,11 @@ func (d *Device) createDCT(in, out []byte) error {
 	if prm.DCTCCSRes.Get(c) == dctScatter64 {
 		a.ScatterResponse = 64
 	}
+	var err error
+	a.OutOfOrder, err = d.outOfOrder(engine.ServiceDCT, prm.DCTCDPOrdering1.Is(c), prm.DCTCDPOrderingForce.Is(c))
+	if err != nil {
+		return err
+	}
 	t, err := d.hca.CreateDCT(a)
 	if err != nil {
 		return err
@@ -129,6 +134,8 @@ func (d *Device) queryDCT(in, out []byte) error {
 	prm.DCTCPKeyIndex.Set(c, uint64(a.Primary.PKeyIndex))
 	prm.DCTCPort.Set(c, 1)
 	prm.DCTCECE.Set(c, uint64(a.ECE))
+	prm.DCTCDPOrdering1.SetBool(c, a.OutOfOrder)
+	prm.DCTCDPOrderingForce.SetBool(c, a.OutOfOrder)
 	if a.ScatterResponse == 64 {
 		prm.DCTCCSRes.Set(c, dctScatter64)
 	}

@@ -30,6 +30,7 @@ func (o *objects) fillDCT(srqn uint64) func(in []byte) {
 			prm.DCTCRRE: 1, prm.DCTCRWE: 1, prm.DCTCRAE: 1, prm.DCTCRLKY: 1, prm.DCTCCSRes: dctScatter64, prm.DCTCMinRNRNak: 12,
 			prm.DCTCTclass: 7, prm.DCTCFlowLabel: 0x12345, prm.DCTCAccessKey: 0x1122334455667788, prm.DCTCMTU: 3,
 			prm.DCTCPort: 1, prm.DCTCPKeyIndex: 2, prm.DCTCMyAddrIndex: 3, prm.DCTCHopLimit: 64, prm.DCTCEthPrio: 5,
+			prm.DCTCDPOrdering1: 1, prm.DCTCDPOrderingForce: 1,
 		} {
 			f.Set(c, v)
 		}

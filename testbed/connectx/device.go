@@ -72,6 +72,9 @@ type Config struct {
 	// As in engine.Config: variants of completions.
 	StaleSRQN             bool
 	ShuffleRQ, ShuffleSRQ int
+
+	// As in engine.Config: the packets of out-of-order queue pairs.
+	Reorder int
 }
 
 // A Machine is a machine into which a device is plugged.

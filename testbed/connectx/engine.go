@@ -18,6 +18,7 @@ func (d *Device) newEngine() *engine.HCA {
 			PKeys: d.pkeys(),
 		},
 		StaleSRQN: d.config.StaleSRQN, ShuffleRQ: d.config.ShuffleRQ, ShuffleSRQ: d.config.ShuffleSRQ,
+		Reorder: d.config.Reorder,
 		DeviceMemory: engine.DeviceMemory{Start: d.config.deviceMemoryStart(), Bytes: make([]byte, deviceMemory),
 			Operations: d.config.memoryOpsStart()},
 		Strict: !d.config.Lenient, Violation: d.config.Violation, Tracer: d.config.Tracer,

@@ -227,6 +227,11 @@ func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 			}
 			mask |= more
 		}
+		if t == engine.INIT2RTR {
+			if err := d.decodeOrder(in, &a); err != nil {
+				return err
+			}
+		}
 		ece := get32(prm.ModifyQPInECE, in)
 		if err := d.checkECE(ece); err != nil {
 			return err

@@ -71,6 +71,8 @@ func encodeConnection(c []byte, a *engine.QPAttr) {
 	prm.QPCLogSRAMax.Set(c, logOf(a.MaxInitiate))
 	prm.QPCLogRRAMax.Set(c, logOf(a.MaxRespond))
 	prm.QPCQKey.Set(c, uint64(a.QKey))
+	prm.QPCDPOrdering1.SetBool(c, a.OutOfOrder)
+	prm.QPCDPOrderingForce.SetBool(c, a.OutOfOrder)
 	prm.QPCRRE.SetBool(c, a.RemoteRead)
 	prm.QPCRWE.SetBool(c, a.RemoteWrite)
 	prm.QPCRAE.SetBool(c, a.RemoteAtomic)

@@ -211,8 +211,8 @@ func (c *connection) begin(p *roce.Packet) {
 func (c *connection) end(s transport.Syndrome) {
 	c.target.qp.hca.dropFaults(c.token)
 	c.endpoint.SetState(transport.Reset)
-	if _, rc := c.endpoint.TakeBack(); rc != nil && s != transport.OK {
-		c.target.qp.completeReceiveError(rc.WQE.(*receiveWQE), s, 0)
+	if _, receives := c.endpoint.TakeBack(); s != transport.OK {
+		c.target.qp.abandon(receives, s)
 	}
 }
 
@@ -229,9 +229,8 @@ func (q *connectionQueues) Established() {}
 func (q *connectionQueues) Broken(transport.Event) {
 	q.qp.hca.dropFaults(q.c.token)
 	q.c.endpoint.SetState(transport.Err)
-	if _, rc := q.c.endpoint.TakeBack(); rc != nil {
-		q.qp.completeReceiveError(rc.WQE.(*receiveWQE), transport.Flushed, 0)
-	}
+	_, receives := q.c.endpoint.TakeBack()
+	q.qp.abandon(receives, transport.Flushed)
 	q.qp.hca.config.Loop.Post(q.c.target.drain)
 }
 

@@ -93,6 +93,9 @@ type Config struct {
 	// request of a full receive queue that is still to be used: a queue with
 	// ShuffleRQ must not be filled by more than its size less ShuffleRQ.
 	ShuffleRQ, ShuffleSRQ int
+	// Reorder is how many packets an out-of-order queue pair sends at a time,
+	// from the last to the first. 0 means 4, 1 keeps the order.
+	Reorder int
 	// WholeBursts is set if the host passes each BlueFlame burst to one Store.
 	// Then 8 bytes are a doorbell that no burst follows, and a NOP is executed
 	// without waiting for one.
@@ -146,6 +149,7 @@ type HCA struct {
 // New returns an HCA without objects.
 func New(c Config) *HCA {
 	c.Limits.setDefaults()
+	orDefault(&c.Reorder, 4)
 	if c.Now == nil {
 		start := c.Loop.Now()
 		c.Now = func() uint64 { return uint64(c.Loop.Now().Sub(start)) }

@@ -174,7 +174,7 @@ func (qp *QP) set(which Param, a *QPAttr) {
 		ParamRNRRetry:    func() { q.RNRRetry = a.RNRRetry },
 		ParamECE:         func() { q.ECE = a.ECE },
 		ParamAckTimeout:  func() { q.AckTimeout = a.AckTimeout },
-		paramMTU:         func() { q.MTU, q.RemoteQPN = a.MTU, a.RemoteQPN&0xffffff },
+		paramMTU:         func() { q.MTU, q.RemoteQPN, q.OutOfOrder = a.MTU, a.RemoteQPN&0xffffff, a.OutOfOrder },
 		paramRecvPSN:     func() { q.RecvPSN = a.RecvPSN & 0xffffff },
 		paramSendPSN:     func() { q.SendPSN = a.SendPSN & 0xffffff },
 	} {
@@ -193,6 +193,7 @@ func (qp *QP) transport() transport.Config {
 		SendPSN: qp.SendPSN, RecvPSN: qp.RecvPSN,
 		RetryCount: qp.RetryCount, RNRRetry: qp.RNRRetry, AckTimeout: qp.AckTimeout, MinRNRTimer: qp.MinRNRTimer,
 		MaxInitiate: qp.MaxInitiate, MaxRespond: qp.MaxRespond,
+		OutOfOrder: qp.OutOfOrder, Reorder: qp.hca.config.Reorder,
 	}
 	switch qp.Service {
 	case ServiceUC:

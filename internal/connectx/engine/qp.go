@@ -97,6 +97,7 @@ type QPAttr struct {
 	RemoteRead, RemoteWrite, RemoteAtomic bool
 	DrainEvent                            bool   // EventSQDrained is requested
 	ECE                                   uint32 // options of enhanced connection establishment
+	OutOfOrder                            bool   // packets may overtake others; of a DCT since its creation
 }
 
 // A QP is a queue pair.

@@ -140,6 +140,22 @@ func (q *queues) Receive(srq uint32) (*transport.Receive, transport.Syndrome) {
 	return &transport.Receive{WQE: w}, transport.OK
 }
 
+// Posted returns the number of receive requests for messages.
+func (q *queues) Posted(srq uint32) int {
+	qp := q.qp
+	s := qp.srq
+	switch {
+	case qp.Service == ServiceXRC:
+		s = qp.xrcSRQ(srq)
+	case qp.Source == FromRQ:
+		return len(qp.rq.ahead) + int(qp.posted())
+	}
+	if s == nil {
+		return 0
+	}
+	return len(s.ahead) + int(s.posted())
+}
+
 // xrcSRQ returns a shared receive queue of the queue pair's domain, or nil.
 func (qp *QP) xrcSRQ(number uint32) *SRQ {
 	s := qp.hca.srqs.objects[number]

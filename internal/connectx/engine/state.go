@@ -48,16 +48,21 @@ func (qp *QP) fail() {
 	qp.state = Err
 	qp.hca.dropFaults(qp.Number)
 	qp.endpoint.SetState(transport.Err)
-	requests, receive := qp.endpoint.TakeBack()
+	requests, receives := qp.endpoint.TakeBack()
 	qp.flushSends(requests)
-	if receive != nil {
-		qp.completeReceiveError(receive.WQE.(*receiveWQE), transport.Flushed, 0)
-	}
+	qp.abandon(receives, transport.Flushed)
 	qp.flushReceives()
 	if qp.Source == FromRQ && qp.recvCQ != nil {
 		qp.hca.watch.add(qp)
 	}
 	qp.lastReached()
+}
+
+// abandon completes the receive requests of unfinished messages with an error.
+func (qp *QP) abandon(receives []*transport.Receive, s transport.Syndrome) {
+	for _, rc := range receives {
+		qp.completeReceiveError(rc.WQE.(*receiveWQE), s, 0)
+	}
 }
 
 // failSends changes the state of the queue pair after an error of a send request

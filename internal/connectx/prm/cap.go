@@ -120,6 +120,11 @@ var (
 	HCACapLogMaxTransportDomain         = HCACap.field("log_max_transport_domain", 0x64, 3, 5)
 	HCACapRelaxedOrderingRead           = HCACap.field("relaxed_ordering_read", 0x65, 2, 1)
 	HCACapLogMaxPD                      = HCACap.field("log_max_pd", 0x65, 3, 5)
+	HCACapDPOrderingOOOAllUD            = HCACap.field("dp_ordering_ooo_all_ud", 0x66, 0, 1)
+	HCACapDPOrderingOOOAllUC            = HCACap.field("dp_ordering_ooo_all_uc", 0x66, 1, 1)
+	HCACapDPOrderingOOOAllXRC           = HCACap.field("dp_ordering_ooo_all_xrc", 0x66, 2, 1)
+	HCACapDPOrderingOOOAllDC            = HCACap.field("dp_ordering_ooo_all_dc", 0x66, 3, 1)
+	HCACapDPOrderingOOOAllRC            = HCACap.field("dp_ordering_ooo_all_rc", 0x66, 4, 1)
 	HCACapLogMaxXRCD                    = HCACap.field("log_max_xrcd", 0x67, 3, 5)
 	HCACapLogMaxRQ                      = HCACap.field("log_max_rq", 0x6c, 3, 5)
 	HCACapLogMaxSQ                      = HCACap.field("log_max_sq", 0x6d, 3, 5)
@@ -172,6 +177,7 @@ var (
 // More general capabilities: type 0x20.
 var (
 	HCACap2                          = layout("cmd_hca_cap_2", 0x100)
+	HCACap2DPOrderingForce           = HCACap2.field("dp_ordering_force", 0x11, 0, 1)
 	HCACap2LogReservedQPNGranularity = HCACap2.field("log_reserved_qpn_granularity", 0x12, 3, 5)
 )
 

@@ -42,12 +42,12 @@ func (s *sender) connect(r *Request) {
 // transmit sends a packet of a request.
 func (s *sender) transmit(r *Request, p *roce.Packet) {
 	if s.e.config.Type != DCInitiator {
-		s.e.transmit(p)
+		s.sendTo(&s.e.config.Path, p)
 		return
 	}
 	p.DestQPN, p.MigReq = r.Dest.QPN, true
 	p.DC = roce.DCETH{Key: r.Dest.DCKey, Connection: s.link.number, SrcQPN: s.e.config.QPN, FirstPSN: s.link.first}
-	s.e.port.Send(&r.Dest.Path, p)
+	s.sendTo(&r.Dest.Path, p)
 }
 
 // Skip returns to the owner the requests of a stream that were taken from Queues and have not completed, and
@@ -71,5 +71,6 @@ func (e *Endpoint) Skip(stream uint16) []*Request {
 // send.
 func (e *Endpoint) Idle() bool {
 	r := &e.responder
-	return r.taken == nil && r.stage == between && len(r.responses) == 0 && r.ending == nil && r.stalled == nil
+	return r.taken == nil && len(r.early) == 0 && r.stage == between &&
+		len(r.responses) == 0 && r.ending == nil && r.stalled == nil
 }

@@ -66,6 +66,11 @@ type Config struct {
 	MaxInitiate int   // outstanding READs and atomics of the requester
 	MaxRespond  int   // READs and atomics that the responder keeps for retries
 
+	// OutOfOrder permits packets to overtake others, for a reliable service: both ends must have it. The requester
+	// sends its packets in lots of Reorder, each from the last to the first; 0 and 1 keep their order.
+	OutOfOrder bool
+	Reorder    int
+
 	Connect    func() uint64 // DCInitiator: returns the number of a new connection
 	Connection uint64        // DCTarget: the connection's number
 }
@@ -158,10 +163,10 @@ func (e *Endpoint) SetState(s State) {
 }
 
 // TakeBack returns to the owner the requests taken from Queues that have not
-// completed, in order, and the receive request of an unfinished message, or
-// nil. It is for the states Reset, Err and SQE. In SQE the responder continues
-// and keeps its receive request.
-func (e *Endpoint) TakeBack() ([]*Request, *Receive) {
+// completed, in order, and the receive requests of unfinished messages: at most
+// one, unless the endpoint is out of order. It is for the states Reset, Err and
+// SQE. In SQE the responder continues and keeps its receive requests.
+func (e *Endpoint) TakeBack() ([]*Request, []*Receive) {
 	requests := e.sender.queue
 	if e.sender.pending != nil {
 		requests = append(requests, e.sender.pending)
@@ -170,9 +175,7 @@ func (e *Endpoint) TakeBack() ([]*Request, *Receive) {
 	if e.state == SQE {
 		return requests, nil
 	}
-	taken := e.responder.taken
-	e.responder.taken = nil
-	return requests, taken
+	return requests, e.responder.takeBack()
 }
 
 // Kick reports that requests were posted.
@@ -203,6 +206,7 @@ func (e *Endpoint) step() {
 	room := burst
 	if room = e.responder.sendResponses(room); room > 0 {
 		room = e.sender.send(room)
+		e.sender.endLot()
 	}
 	e.sent += burst - room
 	if room <= 0 {

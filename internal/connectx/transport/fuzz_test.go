@@ -47,13 +47,14 @@ func FuzzPackets(f *testing.F) {
 		f.Add(uint8(i), noise(uint64(i), 300))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		synctest.Test(t, func(t *testing.T) { exchange(t, Type(kind%5), &script{b[:min(len(b), 2000)]}) })
+		synctest.Test(t, func(t *testing.T) { exchange(t, Type(kind%5), kind >= 128, &script{b[:min(len(b), 2000)]}) })
 	})
 }
 
-func exchange(t *testing.T, kind Type, s *script) {
+func exchange(t *testing.T, kind Type, outOfOrder bool, s *script) {
 	w := newWorld(t, kind, func(i int, c *Config) {
 		c.MaxRespond, c.MaxInitiate = s.next()&3, s.next()&3
+		c.OutOfOrder, c.Reorder = outOfOrder, 3
 		c.RetryCount, c.RNRRetry, c.AckTimeout, c.Migration = uint8(s.next()&7), uint8(s.next()&7), uint8(s.next()&15),
 			MigrationState(s.next()%3)
 	})

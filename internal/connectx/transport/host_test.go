@@ -126,7 +126,7 @@ func (h *host) Done(r *Request, s Syndrome) {
 // flush does what an owner does after an error.
 func (h *host) flush(state State) {
 	h.e.SetState(state)
-	requests, rc := h.e.TakeBack()
+	requests, taken := h.e.TakeBack()
 	for _, r := range append(requests, h.posted...) {
 		h.done = append(h.done, outcome{r, Flushed, h.world.now()})
 	}
@@ -134,9 +134,7 @@ func (h *host) flush(state State) {
 	if state != Err {
 		return
 	}
-	if rc != nil {
-		h.recvs = append([]*Receive{rc}, h.recvs...)
-	}
+	h.recvs = append(taken, h.recvs...)
 	for _, rc := range h.recvs {
 		h.arrived = append(h.arrived, arrival{Message{Syndrome: Flushed}, rc, h.world.now()})
 	}
@@ -151,6 +149,8 @@ func (h *host) Receive(srq uint32) (*Receive, Syndrome) {
 	h.recvs = h.recvs[1:]
 	return rc, h.receiveFault
 }
+
+func (h *host) Posted(srq uint32) int { return len(h.recvs) }
 
 func (h *host) Deliver(rc *Receive, off uint32, p []byte) Syndrome {
 	b := buffer(rc.WQE)

@@ -173,17 +173,17 @@ func TestTakeBack(t *testing.T) {
 			w.pass(time.Millisecond)
 			w.loop.Run(func() {
 				a.e.SetState(state)
-				got, rc := a.e.TakeBack()
-				if !equal(append(got, a.posted...), want) || rc != nil {
-					t.Errorf("taken back: %v, %v", got, rc)
+				got, rcs := a.e.TakeBack()
+				if !equal(append(got, a.posted...), want) || len(rcs) != 0 {
+					t.Errorf("taken back: %v, %v", got, rcs)
 				}
 				a.posted = nil
 				taken := b.e.responder.taken
 				b.e.SetState(state)
-				if got, rc := b.e.TakeBack(); len(got) != 0 || rc != taken || rc == nil {
-					t.Errorf("taken back of the receiver: %v, %v", got, rc)
+				if got, rcs := b.e.TakeBack(); len(got) != 0 || len(rcs) != 1 || rcs[0] != taken || taken == nil {
+					t.Errorf("taken back of the receiver: %v, %v", got, rcs)
 				}
-				if got, rc := b.e.TakeBack(); len(got) != 0 || rc != nil {
+				if got, rcs := b.e.TakeBack(); len(got) != 0 || len(rcs) != 0 {
 					t.Error("taken back twice")
 				}
 				a.e.Kick()

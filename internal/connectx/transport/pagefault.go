@@ -100,7 +100,7 @@ func (r *responder) conclude(fault Syndrome) {
 func (r *responder) processAgain(p *roce.Packet) {
 	epoch := r.e.epoch
 	r.resuming = true
-	r.take(p)
+	r.proceed(p)
 	if r.e.epoch != epoch {
 		return
 	}

@@ -169,6 +169,8 @@ type Queues interface {
 	// receive queue. It returns nil and OK if there is no request. An error
 	// ends the connection.
 	Receive(srq uint32) (*Receive, Syndrome)
+	// Posted returns the number of receive requests that Receive could remove.
+	Posted(srq uint32) int
 	// Deliver stores p at offset off of a receive request's buffers. It returns
 	// LocalLength if they are too short.
 	Deliver(rc *Receive, off uint32, p []byte) Syndrome

@@ -39,6 +39,9 @@ type responder struct {
 	region Region
 	done   uint32 // bytes received
 	length uint32 // of the WRITE
+	placed bool   // the payload of the packet that is processed is stored already
+
+	early map[uint32]*early // packets that are ahead, by PSN
 
 	memory    []*resource // READs and atomics, oldest first
 	responses []response  // to be sent, ordered by PSN
@@ -55,9 +58,9 @@ func (r *responder) start() {
 	*r = responder{e: r.e, running: true, expected: r.e.config.RecvPSN & psnMask, taken: r.taken}
 }
 
-// stop stops the responder. A receive request in use is returned by TakeBack.
+// stop stops the responder. Receive requests in use are returned by TakeBack.
 func (r *responder) stop() {
-	*r = responder{e: r.e, expected: r.expected, taken: r.taken}
+	*r = responder{e: r.e, expected: r.expected, taken: r.taken, early: r.early}
 }
 
 // reliable reports whether the peer expects acknowledgments.
@@ -84,6 +87,8 @@ func (r *responder) request(p *roce.Packet) {
 		r.conclude(r.pendingFault)
 	case r.stalled != nil:
 		r.notReady(p)
+	case d > 0 && d < maxAhead && r.e.config.OutOfOrder:
+		r.ahead(p)
 	case d > 0:
 		if !r.quiet {
 			r.quiet = true
@@ -91,7 +96,7 @@ func (r *responder) request(p *roce.Packet) {
 		}
 	default:
 		r.quiet, r.missed = false, false
-		r.take(p)
+		r.proceed(p)
 	}
 	r.e.schedule()
 }
@@ -189,7 +194,7 @@ func (r *responder) send(p *roce.Packet) {
 
 // deliver stores bytes in the receive request's buffers.
 func (r *responder) deliver(off uint32, b []byte) Syndrome {
-	if len(b) == 0 {
+	if len(b) == 0 || r.placed {
 		return OK
 	}
 	return r.e.queues.Deliver(r.taken, off, b)
@@ -212,7 +217,7 @@ func (r *responder) write(p *roce.Packet) {
 			r.region = region
 		}
 	}
-	if len(p.Payload) > 0 {
+	if len(p.Payload) > 0 && !r.placed {
 		fault := r.region.Write(r.done, p.Payload)
 		if r.e.epoch != epoch {
 			return

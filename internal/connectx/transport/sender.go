@@ -41,7 +41,8 @@ type sender struct {
 	waiting       bool     // for the end of an RNR time
 	drained       bool
 	timer         clock
-	link          link // DC
+	link          link       // DC
+	lot           []outgoing // packets that wait for others: Config.Reorder
 }
 
 // start begins with the given PSN.

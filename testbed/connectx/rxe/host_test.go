@@ -94,7 +94,7 @@ func (h *host) Done(r *transport.Request, s transport.Syndrome) {
 // flush enters an error state and completes what was posted.
 func (h *host) flush(state transport.State) {
 	h.e.SetState(state)
-	requests, rc := h.e.TakeBack()
+	requests, taken := h.e.TakeBack()
 	for _, r := range append(requests, h.posted...) {
 		h.done = append(h.done, outcome{r, transport.Flushed})
 	}
@@ -102,9 +102,7 @@ func (h *host) flush(state transport.State) {
 	if state != transport.Err {
 		return
 	}
-	if rc != nil {
-		h.recvs = append([]*transport.Receive{rc}, h.recvs...)
-	}
+	h.recvs = append(taken, h.recvs...)
 	for _, rc := range h.recvs {
 		h.arrived = append(h.arrived, arrival{transport.Message{Syndrome: transport.Flushed}, rc})
 	}
@@ -119,6 +117,8 @@ func (h *host) Receive(srq uint32) (*transport.Receive, transport.Syndrome) {
 	h.recvs = h.recvs[1:]
 	return rc, transport.OK
 }
+
+func (h *host) Posted(srq uint32) int { return len(h.recvs) }
 
 func (h *host) Deliver(rc *transport.Receive, off uint32, p []byte) transport.Syndrome {
 	b := buffer(rc.WQE)

@@ -89,7 +89,8 @@ func TestRun(t *testing.T) {
 // TestOptions checks the devices' configuration for the flags.
 func TestOptions(t *testing.T) {
 	o, err := parse([]string{"-socket", "x", "-link", "roce", "-pci-id", "0x101d", "-firmware", "1.2.3", "-cap", "roce=0",
-		"-stale-srqn", "-shuffle-rq", "2", "-shuffle-srq", "3", "-odp", "-ece", "0x10000004", "-first-uar", "65536"},
+		"-stale-srqn", "-shuffle-rq", "2", "-shuffle-srq", "3", "-reorder", "7",
+		"-odp", "-ece", "0x10000004", "-first-uar", "65536"},
 		&bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	var c connectx.Config
-	if o.adapt(0, &c); !c.StaleSRQN || c.ShuffleRQ != 2 || c.ShuffleSRQ != 3 || !c.ODP ||
+	if o.adapt(0, &c); !c.StaleSRQN || c.ShuffleRQ != 2 || c.ShuffleSRQ != 3 || c.Reorder != 7 || !c.ODP ||
 		c.ECE != 0x10000004 || c.FirstUAR != 65536 {
 		t.Errorf("a device of the options: %+v", c)
 	}

@@ -47,6 +47,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		"completions of send requests name an SRQ (with -cap cqe_version=0)")
 	f.Func("shuffle-rq", "use receives of a QP out of order, in lots of this `number`", number(&o.device.ShuffleRQ))
 	f.Func("shuffle-srq", "use receives of an SRQ out of order, in lots of this `number`", number(&o.device.ShuffleSRQ))
+	f.Func("reorder", "send packets of out-of-order QPs in lots of this `number`, the last first (default 4; 1: in order)",
+		number(&o.device.Reorder))
 	f.BoolVar(&o.device.ODP, "odp", false, "memory on demand: memory keys with page faults")
 	f.Func("ece", "ECE options, as a `number` (default 0x30000002)", number32(&o.device.ECE))
 	f.Func("first-uar", "`number` of the first UAR page (default 16); BAR 0 grows with it", number32(&o.device.FirstUAR))
@@ -76,6 +78,7 @@ func (o *options) adapt(i int, c *connectx.Config) {
 	c.NoISSI = o.device.NoISSI
 	c.ODP = o.device.ODP
 	c.ECE, c.FirstUAR = o.device.ECE, o.device.FirstUAR
+	c.Reorder = o.device.Reorder
 	c.StaleSRQN, c.ShuffleRQ, c.ShuffleSRQ = o.device.StaleSRQN, o.device.ShuffleRQ, o.device.ShuffleSRQ
 	if o.device.GUID != 0 {
 		c.GUID = o.device.GUID + uint64(i)
@@ -90,7 +93,7 @@ func list(to *[]string) func(string) error {
 	}
 }
 
-// number returns a flag for a number of receive requests.
+// number returns a flag for a number of receive requests or packets.
 func number(to *int) func(string) error {
 	return func(s string) error {
 		n, err := strconv.ParseUint(s, 0, 15)
