@@ -89,7 +89,8 @@ var stepNames = map[string]string{
 }
 
 // objectNames are the names of the kinds of objects.
-var objectNames = map[string]string{"MR": "memory region", "CQ": "completion queue", "QP": "queue pair"}
+var objectNames = map[string]string{"MR": "memory region", "CQ": "completion queue", "QP": "queue pair",
+	"connection": "connection"}
 
 // figureNames are the names of the figures of perftest.
 var figureNames = map[string]string{
@@ -153,6 +154,8 @@ func (s Series) words() string {
 		return join(s.Figure, size(s.At))
 	case ManyQPs:
 		return fmt.Sprintf("WRITE of 64 bytes, queue pairs: %d", s.At)
+	case ParallelPosts:
+		return fmt.Sprintf("WRITE of 32 bytes, data inline, goroutines: %d", s.At)
 	case IdleQueues:
 		return fmt.Sprintf("WRITE of 32 bytes and its wait, idle queues: %d", s.At)
 	}

@@ -12,6 +12,10 @@ const ManyQPs = "write_bw by queue pairs"
 // IdleQueues is the test that waits beside an increasing number of idle queues.
 const IdleQueues = "waits by idle queues"
 
+// ParallelPosts is the test in which an increasing number of goroutines post, each on
+// a queue pair of its own.
+const ParallelPosts = "posts by queue pairs"
+
 // Memory is the test that measures the memory of many objects.
 const Memory = "memory"
 

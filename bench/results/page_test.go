@@ -27,6 +27,9 @@ func sample() *Run {
 	for _, idle := range []int{1, 10000} {
 		add(Series{Place: "rxe", Test: IdleQueues, Figure: "wait", At: idle, Unit: "us"}, []float64{39}, []float64{36})
 	}
+	for _, qps := range []int{1, 256} {
+		add(Series{Place: "rxe", Test: ParallelPosts, Figure: "post", At: qps, Unit: "ns"}, []float64{270}, []float64{300})
+	}
 	add(Series{Place: "rxe", Test: "send_lat -e", Figure: "typical", At: 64, Unit: "us"}, []float64{20}, []float64{40})
 	add(Series{Place: "rxe", Test: "objects", Figure: "MR.create", At: 100, Unit: "us"}, []float64{3}, []float64{6})
 	write := Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}
@@ -53,13 +56,15 @@ func TestPage(t *testing.T) {
 		"| latency, p50 | time on soft-RoCE | 1.00 | 2 of 2 |  |\n",
 		"| message rate | messages per second on soft-RoCE | 2.00 | 0 of 2 | 2.00: SEND of 2 bytes, rate |\n",
 		"| message rate, many queue pairs | messages per second on soft-RoCE | 0.50 | 2 of 2 |  |\n",
-		"| memory of queues | bytes on a software ConnectX | 1.05 | 0 of 1 | 1.05: queue pair, resident |\n",
+		"| memory of objects | bytes on a software ConnectX | 1.05 | 0 of 1 | 1.05: queue pair, resident |\n",
 		"| waits for events | time on soft-RoCE | 0.50 | 1 of 1 |  |\n",
 		"| waits, many idle queues | time on soft-RoCE | 1.08 | 0 of 2 | " +
 			"1.08: WRITE of 32 bytes and its wait, idle queues: 1 |\n",
+		"| post, many goroutines | time on soft-RoCE | 0.90 | 2 of 2 |  |\n",
+		"![Time per post, by goroutines that post: lower is better](charts/post-rxe-posts-by-queue-pairs.svg)",
 		"| idle queues | Go | C | ratio |\n|---|---|---|---|\n| 1 | 39.0 | 36.0 | **1.08** |\n",
 		"![Time per wait, by idle queues: lower is better](charts/wait-rxe-waits-by-idle-queues.svg)",
-		"| **all** |  | 0.75 | 9 of 14 |  |\n",
+		"| **all** |  | 0.90 | 11 of 16 |  |\n",
 		"![What Go costs, divided by what C costs: lower is better](charts/costs.svg)\n",
 		"| perftest, objects and connections on soft-RoCE, time | soft-RoCE | 1–3 | some CPU, 2 CPUs | " +
 			"go1.26, rdma-core 56.1, gcc -O2 | 2026-01-02, abc |\n",
@@ -113,13 +118,14 @@ func TestCharts(t *testing.T) {
 	}
 	for file, want := range map[string]int{"distribution-rxe-send_lat.svg": 2, "typical-rxe-send_lat.svg": 2,
 		"rate-rxe-send_bw.svg": 2, "rate-rxe-write_bw-by-queue-pairs.svg": 2, "requests-instructions.svg": 0,
-		"wait-rxe-waits-by-idle-queues.svg": 2, "objects-rxe.svg": 0, "costs.svg": 0} {
+		"wait-rxe-waits-by-idle-queues.svg": 2, "post-rxe-posts-by-queue-pairs.svg": 2,
+		"objects-rxe.svg": 0, "costs.svg": 0} {
 		c, ok := all[file]
 		if !ok || len(c.Lines) != want {
 			t.Errorf("%s: %v, %v", file, ok, c)
 		}
 	}
-	if len(all) != 8 {
+	if len(all) != 9 {
 		t.Errorf("%d charts", len(all))
 	}
 	d := all["distribution-rxe-send_lat.svg"]

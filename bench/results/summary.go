@@ -17,7 +17,8 @@ type kind struct {
 var kinds = []kind{
 	{"post and poll", func(s Series) bool { return s.Test == "requests" && s.At == 1 }},
 	{"post, many queue pairs", func(s Series) bool { return s.Test == "requests" && s.At > 1 && s.Figure == "write" }},
-	{"memory of queues", func(s Series) bool { return s.Test == Memory }},
+	{"post, many goroutines", func(s Series) bool { return s.Test == ParallelPosts }},
+	{"memory of objects", func(s Series) bool { return s.Test == Memory }},
 	{"latency, p50", plain("_lat", "typical")},
 	{"latency, p99", plain("_lat", "99 %")},
 	{"latency, shortest", plain("_lat", "least")},
@@ -92,7 +93,7 @@ func (r *Run) groups() (all []*group) {
 			name := nameOf(p.Name)
 			figure := name.figure
 			switch {
-			case k.name == "memory of queues":
+			case k.name == "memory of objects":
 				figure = "bytes"
 			case strings.HasPrefix(k.name, "message rate"):
 				figure = "messages per second"

@@ -101,6 +101,8 @@ func (p *page) grown(place string) {
 	for _, c := range []struct{ test, figure, queues, title string }{
 		{ManyQPs, "rate", "queue pairs", "Rate of WRITEs of 64 bytes as queue pairs grow, " + unit(place, "M messages/s")},
 		{"requests", "write", "queue pairs", "Posting a WRITE as queue pairs grow, " + unit(place, "ns")},
+		{ParallelPosts, "post", "threads or goroutines, each with a queue pair",
+			"Posting a WRITE, data inline, while others post, " + unit(place, "ns")},
 		{IdleQueues, "wait", "idle queues",
 			"Waiting for the completion of a WRITE as idle queues grow, " + unit(place, "us")},
 	} {

@@ -112,7 +112,7 @@ func TestPlay(t *testing.T) {
 func TestInTurn(t *testing.T) {
 	b := &bench{rounds: 3}
 	round := map[string]float64{}
-	err := b.inTurn("rxe", "cmtime", func(who string) ([]value, error) {
+	err := b.inTurn("rxe", "cmtime", "us", func(who string) ([]value, error) {
 		if round[who]++; who == results.C && round[who] == 2 {
 			return []value{{"its own", 500, 7}}, nil
 		}

@@ -78,6 +78,7 @@ func (b *bench) cost(ctx context.Context) error {
 			b.place("instructions-rxe", m, "soft-RoCE in that guest")
 			m.device = "mlx5_0"
 			b.requests(ctx, m, "instructions", []int{1, 100, manyObjects})
+			b.fail("instructions", "parallel posts", b.parallel(ctx, m, "instructions", parallelPosts...))
 			b.fail("instructions", "memory", b.memory(ctx, m, "instructions"))
 			// Objects of the ConnectX are created by commands, which wait for its process.
 			m.device, m.address = "rxe0", "10.9.0.1"
@@ -93,6 +94,9 @@ func (b *bench) cost(ctx context.Context) error {
 func costGames(messages int) []game {
 	return variants(messages, "send_lat -e", "read_lat -e", "send_bw -e", "read_bw -e")
 }
+
+// parallelPosts are numbers of queue pairs below and above that of BlueFlame registers.
+var parallelPosts = []int{1, 4, 16, 64, 256}
 
 // manyObjects is a realistic large number of objects.
 const manyObjects = 10000

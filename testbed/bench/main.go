@@ -29,7 +29,7 @@ import (
 
 const (
 	module       = "github.com/goverbs/goverbs"
-	longest      = 3 * time.Minute  // time limit of a program with a peer
+	longest      = 6 * time.Minute  // time limit of a program with a peer: 10,000 connections take one
 	longestAlone = 15 * time.Minute // time limit of a program without, for any number of objects
 
 	// published is the file of the figures in the repository. They are reproducible:

@@ -129,7 +129,7 @@ func rxeGames(messages int) []game {
 // onRXE compares the programs on soft-RoCE.
 func (b *bench) onRXE(ctx context.Context) error {
 	const place = "rxe"
-	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 2048}, func(m *machine) error {
+	return b.inGuest(ctx, vm.Config{RXE: true, MemoryMB: 4096}, func(m *machine) error {
 		b.place(place, m,
 			"soft-RoCE, both ends in one guest of 2 CPUs, which they share with the kernel's part of the device")
 		m.device, m.address = "rxe0", "10.9.0.1"
@@ -139,6 +139,7 @@ func (b *bench) onRXE(ctx context.Context) error {
 		b.play(ctx, m, place, rxeGames(b.messages))
 		b.fail(place, "objects", b.objects(ctx, m, place, 1, 100, 1000, 10000))
 		b.fail(place, "cmtime", b.cmtime(ctx, m, place))
+		b.fail(place, "many connections", b.connections(ctx, m, place))
 		return nil
 	})
 }
@@ -193,6 +194,7 @@ func (b *bench) onConnectX(ctx context.Context) error {
 				return err
 			}
 			b.play(ctx, m, place, connectXGames(b.messages))
+			b.fail(place, "parallel posts", b.parallel(ctx, m, place, parallelPosts...))
 			return nil
 		})
 	})

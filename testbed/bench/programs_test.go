@@ -12,25 +12,30 @@ import (
 )
 
 // bothPrograms returns a machine with a fake host. It returns the output ours for our
-// program, /go, and inC for the C program, and records the order in which they run.
+// program, /go, and inC for the C program, and records the order in which they run. COUNT
+// in an output is the program's option -c.
 func bothPrograms(ours, inC string) (m *machine, order *[]string) {
 	order = new([]string)
 	h := &fake{func(args []string) (string, error) {
 		line := strings.Join(args, " ")
+		count := ""
+		if found := regexp.MustCompile(`-c (\d+)`).FindStringSubmatch(line); found != nil {
+			count = found[1]
+		}
 		switch {
 		case strings.Contains(line, "rdma resource"), strings.Contains(line, " -b 10.9.0.1"): // a wait, and a server
 			return "", nil
 		case strings.Contains(line, "/go"):
 			*order = append(*order, results.Go)
-			return ours, nil
+			return strings.ReplaceAll(ours, "COUNT", count), nil
 		}
 		*order = append(*order, results.C)
-		return inC, nil
+		return strings.ReplaceAll(inC, "COUNT", count), nil
 	}}
 	there := [2]string{"/go", "/go"}
 	return &machine{server: h, client: h, address: "10.9.0.1", device: "rxe0", port: firstPort,
 		programs: map[string][2]string{"bench/objects": there, "bench/cmtime": there, "bench/wrcost": there,
-			"bench/waits": there}}, order
+			"bench/waits": there, "bench/parallel": there, "bench/peak": {"/peak", "/peak"}}}, order
 }
 
 // values returns figures of each program in two rounds.
@@ -60,12 +65,28 @@ func TestWhoIsWho(t *testing.T) {
 	want = append(want, results.Series{Place: "rxe", Test: "cmtime", Figure: "full connect", At: 500, Unit: "us",
 		Values: values(10, 20)})
 
+	// The memory of a connection is the difference of 10,000 to one.
+	m, order = bothPrograms("qp_conn 1\npeak COUNT000\n", "qp_conn 1\npeak COUNT00\n")
+	if err := b.connections(t.Context(), m, "rxe"); err != nil || !slices.Equal(*order, []string{results.Go, results.Go,
+		results.C, results.C, results.C, results.C, results.Go, results.Go}) {
+		t.Errorf("connections: %v, %v", err, *order)
+	}
+	want = append(want, results.Series{Place: "rxe", Test: results.Memory, Figure: "connection.rss", At: 10000,
+		Unit: "bytes", Values: values(1000, 100)})
+
 	m, order = bothPrograms("wait 38.5\n", "wait 35\n")
 	if err := b.waits(t.Context(), m, "rxe", 10000); err != nil || !slices.Equal(*order, turns) {
 		t.Errorf("waits: %v, %v", err, *order)
 	}
 	want = append(want, results.Series{Place: "rxe", Test: results.IdleQueues, Figure: "wait", At: 10000, Unit: "us",
 		Values: values(38.5, 35)})
+
+	m, order = bothPrograms("post 270\n", "post 310\n")
+	if err := b.parallel(t.Context(), m, "rxe", 64); err != nil || !slices.Equal(*order, turns) {
+		t.Errorf("parallel: %v, %v", err, *order)
+	}
+	want = append(want, results.Series{Place: "rxe", Test: results.ParallelPosts, Figure: "post", At: 64, Unit: "ns",
+		Values: values(270, 310)})
 	if d := cmp.Diff(want, b.run.Series); d != "" {
 		t.Error(d)
 	}

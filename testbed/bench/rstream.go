@@ -65,7 +65,7 @@ func (b *bench) rstreams(ctx context.Context, m *machine, place string, oneCPU b
 		if oneCPU && s.onlySeveralCPUs {
 			continue
 		}
-		err := b.inTurn(place, results.RsocketTest, func(who string) ([]value, error) {
+		err := b.inTurn(place, results.RsocketTest, "us", func(who string) ([]value, error) {
 			v, err := m.rstream(ctx, who, ours, s)
 			if err != nil || who != results.C {
 				return v, err

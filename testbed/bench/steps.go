@@ -23,7 +23,7 @@ type value struct {
 // inTurn runs the Go and the C program round by round, in an order that changes. A figure
 // that only one of them has in a round is left out, because figures of the same round
 // are compared.
-func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)) error {
+func (b *bench) inTurn(place, test, unit string, run func(who string) ([]value, error)) error {
 	for round := range b.rounds {
 		who := []string{results.Go, results.C}
 		if round%2 == 1 {
@@ -45,7 +45,7 @@ func (b *bench) inTurn(place, test string, run func(who string) ([]value, error)
 			if i < 0 {
 				continue
 			}
-			key := results.Series{Place: place, Test: test, Figure: ours.figure, At: ours.at, Unit: "us"}
+			key := results.Series{Place: place, Test: test, Figure: ours.figure, At: ours.at, Unit: unit}
 			b.run.Add(key, results.Go, ours.v)
 			b.run.Add(key, results.C, found[results.C][i].v)
 		}
@@ -93,7 +93,7 @@ func (b *bench) objects(ctx context.Context, m *machine, place string, counts ..
 		return err
 	}
 	programs := map[string]string{results.Go: ours[1], results.C: inC}
-	return b.inTurn(place, "objects", func(who string) (figures []value, err error) {
+	return b.inTurn(place, "objects", "us", func(who string) (figures []value, err error) {
 		for _, count := range counts {
 			out, err := m.client.run(ctx, programs[who], "-d", m.device, "-n", strconv.Itoa(count))
 			if err != nil {
@@ -113,21 +113,35 @@ func (b *bench) objects(ctx context.Context, m *machine, place string, counts ..
 
 // waits compares a wait for a completion beside idle queues, for each number in idle.
 func (b *bench) waits(ctx context.Context, m *machine, place string, idle ...int) error {
+	return b.sweep(ctx, m, place, sweep{results.IdleQueues, "waits", "-idle", "wait", "us"}, idle)
+}
+
+// parallel compares a post while others post, for each number of QPs in counts.
+func (b *bench) parallel(ctx context.Context, m *machine, place string, counts ...int) error {
+	return b.sweep(ctx, m, place, sweep{results.ParallelPosts, "parallel", "-qps", "post", "ns"}, counts)
+}
+
+// A sweep is a test with an increasing number, which its programs take by an option. They
+// print a figure.
+type sweep struct{ test, program, option, figure, unit string }
+
+// sweep compares the programs of a test for each number in counts.
+func (b *bench) sweep(ctx context.Context, m *machine, place string, t sweep, counts []int) error {
 	if b.options.tests != "" {
 		return nil
 	}
-	ours, err := m.program(ctx, "bench/waits")
+	ours, err := m.program(ctx, "bench/"+t.program)
 	if err != nil {
 		return err
 	}
-	inC, _, err := m.client.compile(ctx, source("waits.c"))
+	inC, _, err := m.client.compile(ctx, source(t.program+".c"))
 	if err != nil {
 		return err
 	}
 	programs := map[string]string{results.Go: ours[1], results.C: inC}
-	return b.inTurn(place, results.IdleQueues, func(who string) (figures []value, err error) {
-		for _, n := range idle {
-			out, err := m.client.run(ctx, unlimited(programs[who], "-d", m.device, "-idle", strconv.Itoa(n))...)
+	return b.inTurn(place, t.test, t.unit, func(who string) (figures []value, err error) {
+		for _, n := range counts {
+			out, err := m.client.run(ctx, unlimited(programs[who], "-d", m.device, t.option, strconv.Itoa(n))...)
 			if err != nil {
 				return nil, err
 			}
@@ -135,7 +149,7 @@ func (b *bench) waits(ctx context.Context, m *machine, place string, idle ...int
 			if err != nil {
 				return nil, err
 			}
-			figures = append(figures, value{"wait", n, values["wait"]})
+			figures = append(figures, value{t.figure, n, values[t.figure]})
 		}
 		return figures, nil
 	})
@@ -153,40 +167,98 @@ func (b *bench) cmtime(ctx context.Context, m *machine, place string) error {
 	if b.options.tests != "" {
 		return nil
 	}
-	ours, err := m.program(ctx, "bench/cmtime")
-	if err != nil {
-		return err
-	}
 	const count = 500
-	return b.inTurn(place, "cmtime", func(who string) (figures []value, err error) {
-		server, client := ours[0], ours[1]
-		if who == results.C {
-			server, client = "cmtime", "cmtime"
-		}
-		args := fmt.Sprintf(" -p %d -c %d", m.next(), count)
-		if who == results.C { // it exits with its last status, whatever that is
-			args += " || true"
-		}
-		out, err := m.pair(ctx, []string{"sh", "-c", server + " -b " + m.address + args},
-			[]string{"sh", "-c", fmt.Sprintf(cmListening, m.port)},
-			[]string{"sh", "-c", client + " -s " + m.address + args})
+	return b.inTurn(place, "cmtime", "us", func(who string) ([]value, error) {
+		out, err := b.connect(ctx, m, who, count, "", "")
 		if err != nil {
 			return nil, err
 		}
-		_, report, found := strings.Cut(out, "qp_conn")
-		if !found {
-			return nil, fmt.Errorf("no report in\n%s", out)
-		}
-		report, _, _ = strings.Cut(report, "without QPs")
-		for _, f := range step.FindAllStringSubmatch(report, -1) {
-			us, err := strconv.ParseFloat(f[2], 64)
-			if err != nil {
-				return nil, err
-			}
-			if us != 0 { // C counts it with another step, or not on this side
-				figures = append(figures, value{f[1], count, us / count})
-			}
-		}
-		return figures, nil
+		return stepsOf(out, count)
 	})
+}
+
+// connections compares the steps and the memory of many connections in a process. They
+// take long, so there are few rounds.
+func (b *bench) connections(ctx context.Context, m *machine, place string) error {
+	if b.options.tests != "" {
+		return nil
+	}
+	rounds := b.rounds
+	b.rounds = min(rounds, 3)
+	defer func() { b.rounds = rounds }()
+	memory := results.Series{Place: place, Test: results.Memory, Figure: "connection.rss", At: manyObjects, Unit: "bytes"}
+	return b.inTurn(place, "cmtime", "us", func(who string) ([]value, error) {
+		one, _, err := b.connectMany(ctx, m, who, 1)
+		if err != nil {
+			return nil, err
+		}
+		all, steps, err := b.connectMany(ctx, m, who, manyObjects)
+		if err != nil {
+			return nil, err
+		}
+		b.run.Add(memory, who, (all-one)/(manyObjects-1))
+		return steps, nil
+	})
+}
+
+// A line of bench/peak's output: the largest amount of memory that was resident.
+var peak = regexp.MustCompile(`(?m)^peak (\d+)$`)
+
+// connectMany returns the largest amount of memory of a client that makes count
+// connections, in bytes, and the average time of each step.
+func (b *bench) connectMany(ctx context.Context, m *machine, who string, count int) (
+	memory float64, steps []value, err error) {
+	measure, err := m.program(ctx, "bench/peak")
+	if err != nil {
+		return 0, nil, err
+	}
+	out, err := b.connect(ctx, m, who, count, "ulimit -l unlimited && ulimit -n 65536 && ", measure[1]+" ")
+	if err != nil {
+		return 0, nil, err
+	}
+	found := peak.FindStringSubmatch(out)
+	if found == nil {
+		return 0, nil, fmt.Errorf("no peak in\n%s", out)
+	}
+	if memory, err = strconv.ParseFloat(found[1], 64); err != nil {
+		return 0, nil, err
+	}
+	steps, err = stepsOf(out, count)
+	return memory, steps, err
+}
+
+// connect returns the output of cmtime's client, which makes count connections. limits is
+// a shell command before both programs, under a program that runs the client.
+func (b *bench) connect(ctx context.Context, m *machine, who string, count int, limits, under string) (string, error) {
+	programs, err := m.program(ctx, "bench/cmtime")
+	if err != nil {
+		return "", err
+	}
+	args := fmt.Sprintf(" -p %d -c %d", m.next(), count)
+	if who == results.C {
+		programs = [2]string{"cmtime", "cmtime"}
+		args += " || true" // it exits with its last status, whatever that is
+	}
+	return m.pair(ctx, []string{"sh", "-c", limits + programs[0] + " -b " + m.address + args},
+		[]string{"sh", "-c", fmt.Sprintf(cmListening, m.port)},
+		[]string{"sh", "-c", limits + under + programs[1] + " -s " + m.address + args})
+}
+
+// stepsOf parses the report of cmtime.
+func stepsOf(out string, count int) (figures []value, err error) {
+	_, report, found := strings.Cut(out, "qp_conn")
+	if !found {
+		return nil, fmt.Errorf("no report in\n%s", out)
+	}
+	report, _, _ = strings.Cut(report, "without QPs")
+	for _, f := range step.FindAllStringSubmatch(report, -1) {
+		us, err := strconv.ParseFloat(f[2], 64)
+		if err != nil {
+			return nil, err
+		}
+		if us != 0 { // C counts it with another step, or not on this side
+			figures = append(figures, value{f[1], count, us / float64(count)})
+		}
+	}
+	return figures, nil
 }
