@@ -8,7 +8,7 @@
 // The devices are rxe and the software ConnectX, in RoCE mode and on InfiniBand.
 // With -only it runs at the given places and keeps the page's results of the other
 // places. With -go it runs only the Go tests and keeps the page's results of C. With
-// -module it runs one module, which has Go tests, and keeps the page's results of the others.
+// -module it runs the given modules, comma-separated, which have Go tests, and keeps the page's results of the others.
 // Without -write it prints the page. It always prints the counts.
 //
 // It exits with status 1 if fewer tests pass with Go than with C, if a test that
@@ -24,9 +24,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
@@ -40,8 +43,11 @@ func main() {
 	only := flag.String("only", "", "run at these `places` alone, comma-separated, as in \"mlx5 IB 6.12\"")
 	var x extent
 	flag.BoolVar(&x.golang, "go", false, "run the Go tests alone")
-	flag.StringVar(&x.module, "module", "", "run this `module` alone, as in \"test_mlx5_dc\"")
+	module := flag.String("module", "", "run these `modules` alone, comma-separated, as in \"test_mlx5_dc\"")
 	flag.Parse()
+	if *module != "" {
+		x.modules = strings.Split(*module, ",")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	if err := run(ctx, *root, *only, *write, x); err != nil {
@@ -52,16 +58,20 @@ func main() {
 
 // An extent says which tests run at a place.
 type extent struct {
-	golang bool   // the Go tests alone
-	module string // one module alone, or ""
+	golang  bool     // the Go tests alone
+	modules []string // these modules alone; nil: all
 }
 
 // has reports whether the tests of a module run.
-func (x extent) has(module string) bool { return x.module == "" || x.module == module }
+func (x extent) has(module string) bool {
+	return x.modules == nil || slices.Contains(x.modules, module)
+}
 
 func run(ctx context.Context, root, only string, write bool, x extent) (err error) {
-	if x.module != "" && suiteOf(x.module).goTest == "" {
-		return fmt.Errorf("module %s has no Go tests", x.module)
+	for _, m := range x.modules {
+		if suiteOf(m).goTest == "" {
+			return fmt.Errorf("module %s has no Go tests", m)
+		}
 	}
 	places, err := choose(only)
 	if err != nil {
@@ -78,7 +88,7 @@ func run(ctx context.Context, root, only string, write bool, x extent) (err erro
 	}
 	file := filepath.Join(root, page)
 	r := newReport()
-	if only != "" || x != (extent{}) {
+	if only != "" || x.golang || x.modules != nil {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -104,29 +114,46 @@ func run(ctx context.Context, root, only string, write bool, x extent) (err erro
 
 // visit runs the tests at one place: on rxe those of all modules, on the ConnectX
 // those of modules that have Go tests, as far as x has them.
-func (r *report) visit(ctx context.Context, p place, x extent, binaries map[string]string) (err error) {
+func (r *report) visit(ctx context.Context, p place, x extent, binaries map[string]string) error {
 	b, err := bed.Ensure(ctx, os.Stderr, bed.Root)
 	if err != nil {
 		return err
 	}
-	modules := withGo()
 	library, all, err := pyverbs.Inspect(b)
 	if err != nil {
 		return err
 	}
 	r.library = library
-	switch {
-	case x.golang:
-		modules = nil
-	case x.module != "":
-		modules = []string{x.module}
-	case p.device == rxe:
-		modules = all
+	if p.device == rxe {
+		return r.boot(ctx, p, false, all, x, binaries)
 	}
-	g, end, err := p.boot(ctx)
+	var without, with []string
+	for _, m := range withGo() {
+		if world.NeedsOnDemand(p.kernel, m) {
+			with = append(with, m)
+		} else {
+			without = append(without, m)
+		}
+	}
+	return errors.Join(r.boot(ctx, p, false, without, x, binaries), r.boot(ctx, p, true, with, x, binaries))
+}
+
+// boot runs the tests of modules in a guest, as far as x has them. The device has memory on demand on each kernel if
+// demand is set.
+func (r *report) boot(ctx context.Context, p place, demand bool, modules []string, x extent,
+	binaries map[string]string) (err error) {
+	modules = slices.DeleteFunc(slices.Clone(modules), func(m string) bool { return !x.has(m) })
+	if len(modules) == 0 {
+		return nil
+	}
+	g, end, err := p.boot(ctx, demand)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
+	x.modules = modules
+	if x.golang {
+		modules = nil
+	}
 	return r.measure(ctx, g, p, modules, x, binaries, os.Stderr)
 }

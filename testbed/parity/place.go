@@ -89,14 +89,14 @@ func (p place) pyverbsArgs() []string {
 	return args
 }
 
-// boot starts a guest with the device. end stops both and returns the errors that the
-// ConnectX reported.
-func (p place) boot(ctx context.Context) (g *vm.Guest, end func() error, err error) {
+// boot starts a guest with the device, which has memory on demand on each kernel if demand is set. end stops both and
+// returns the errors that the ConnectX reported.
+func (p place) boot(ctx context.Context, demand bool) (g *vm.Guest, end func() error, err error) {
 	config := vm.Config{Kernel: p.kernel, Root: true, RXE: p.device == rxe}
 	end = func() error { return nil }
 	if p.device != rxe {
 		var sockets []string
-		if sockets, end, err = p.plug(); err != nil {
+		if sockets, end, err = p.plug(demand); err != nil {
 			return nil, nil, err
 		}
 		config.VFIOUser, config.Modules = sockets, []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}
@@ -123,7 +123,7 @@ func (p place) boot(ctx context.Context) (g *vm.Guest, end func() error, err err
 }
 
 // plug starts a ConnectX for a guest.
-func (p place) plug() (sockets []string, end func() error, err error) {
+func (p place) plug(demand bool) (sockets []string, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "parity")
 	if err != nil {
 		return nil, nil, err
@@ -132,8 +132,12 @@ func (p place) plug() (sockets []string, end func() error, err error) {
 	if p.device == ib {
 		layer = connectx.InfiniBand
 	}
+	adapt := world.OnDemand(p.kernel)
+	if demand {
+		adapt = world.AlwaysOnDemand
+	}
 	var wrong []error // only the world's goroutine appends to it until Close
-	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: layer, Adapt: world.OnDemand(p.kernel),
+	w, err := world.Start(world.Config{Dir: dir, Devices: 1, LinkLayer: layer, Adapt: adapt,
 		Report: func(err error) { wrong = append(wrong, err) }})
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))

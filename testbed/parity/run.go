@@ -39,12 +39,15 @@ func build(ctx context.Context, root, dir string) (map[string]string, error) {
 	return binaries, nil
 }
 
-// measure runs the Python tests of modules in a guest, then the Go tests.
+// measure runs the Python tests of modules in a guest, then the Go tests of x.
 func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []string, x extent,
 	binaries map[string]string, said io.Writer) error {
 	r.releases[p.kernel] = g.Release()
 	installed := make(map[string]string)
 	for pkg, file := range binaries {
+		if len(x.tests(pkg)) == 0 {
+			continue
+		}
 		path, err := g.Install(file)
 		if err != nil {
 			return err
@@ -57,11 +60,7 @@ func (r *report) measure(ctx context.Context, g *vm.Guest, p place, modules []st
 		}
 	}
 	for pkg, path := range installed {
-		tests := x.tests(pkg)
-		if len(tests) == 0 {
-			continue
-		}
-		if err := r.golang(ctx, g, p, path, tests, said); err != nil {
+		if err := r.golang(ctx, g, p, path, x.tests(pkg), said); err != nil {
 			return fmt.Errorf("%v, package %s: %w", p, pkg, err)
 		}
 	}

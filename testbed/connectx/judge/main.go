@@ -36,10 +36,6 @@ import (
 // pageFile is the path of the page in the repository.
 const pageFile = "docs/soft-connectx-pyverbs.md"
 
-// onDemand are modules that run on a device with memory on demand on each kernel: a test of DC does not expect that
-// the registration of such memory fails.
-var onDemand = []string{"test_mlx5_dc"}
-
 // leftOutTests are tests whose results do not count, with the reason: they need what the device does
 // not have, and do not check for it.
 var leftOutTests = map[string]string{
@@ -143,16 +139,15 @@ func (r *report) visit(ctx context.Context, p place, modules []string, said io.W
 			return err
 		}
 	}
-	adapt := world.OnDemand(p.kernel)
-	always := func(_ int, c *connectx.Config) { c.ODP = true }
-	here, there := split(modules)
-	return errors.Join(r.visitDevice(ctx, p, here, adapt, said), r.visitDevice(ctx, p, there, always, said))
+	here, there := split(p.kernel, modules)
+	return errors.Join(r.visitDevice(ctx, p, here, world.OnDemand(p.kernel), said),
+		r.visitDevice(ctx, p, there, world.AlwaysOnDemand, said))
 }
 
-// split returns the modules that are not in onDemand, and those that are.
-func split(modules []string) (others, demand []string) {
+// split returns the modules that run on the ordinary device, and those that need one with memory on demand.
+func split(kernel string, modules []string) (others, demand []string) {
 	for _, m := range modules {
-		if slices.Contains(onDemand, m) {
+		if world.NeedsOnDemand(kernel, m) {
 			demand = append(demand, m)
 		} else {
 			others = append(others, m)

@@ -61,9 +61,18 @@ type Config struct {
 // (implicit regions and prefetch); it is not known whether the driver or the
 // device is the cause. 6.12 and 7.2 have not crashed.
 func OnDemand(kernel string) func(int, *connectx.Config) {
-	on := kernel != "5.10" && kernel != "6.1"
+	on := !crashes(kernel)
 	return func(_ int, c *connectx.Config) { c.ODP = on }
 }
+
+func crashes(kernel string) bool { return kernel == "5.10" || kernel == "6.1" }
+
+// AlwaysOnDemand is a Config.Adapt that enables memory on demand.
+func AlwaysOnDemand(_ int, c *connectx.Config) { c.ODP = true }
+
+// NeedsOnDemand reports whether a module of rdma-core's tests needs [AlwaysOnDemand] instead of [OnDemand] with a
+// kernel: test_mlx5_dc does not expect that the registration of such memory fails.
+func NeedsOnDemand(kernel, module string) bool { return crashes(kernel) && module == "test_mlx5_dc" }
 
 // A World is a set of devices on a network. Unless documented otherwise,
 // methods must be called in steps of Loop.
