@@ -50,7 +50,7 @@ func (q *loopECE) SetECE(vendorID, options uint32) error {
 	return nil
 }
 
-func (q *loopECE) ModifyECE() ([]byte, int) { return nil, 0 }
+func (q *loopECE) ModifyECE(bool) ([]byte, int) { return nil, 0 }
 func (q *loopECE) ModifiedECE([]byte)       {}
 
 type loopQP struct {

@@ -57,7 +57,7 @@ func (q *QP) modifyCommand(req *uapi.IbUverbsModifyQp, rate uint32) error {
 	var n int
 	p, ok := q.impl.(driver.ECE)
 	if ok {
-		in, n = p.ModifyECE()
+		in, n = p.ModifyECE(QPMask(req.AttrMask)&MaskState != 0 && QPState(req.QpState) == StateInit)
 	}
 	if in == nil && QPMask(req.AttrMask)&MaskRateLimit == 0 {
 		ioctl.Write[ioctl.Void](cmd, uapi.IB_USER_VERBS_CMD_MODIFY_QP, req)

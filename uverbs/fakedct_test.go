@@ -23,7 +23,7 @@ func (d *fakeDCT) QueryECE() (vendor, options uint32) { return 0, 0 }
 
 func (d *fakeDCT) SetECE(uint32, uint32) error { return nil }
 
-func (d *fakeDCT) ModifyECE() ([]byte, int) { return make([]byte, 16), 16 }
+func (d *fakeDCT) ModifyECE(bool) ([]byte, int) { return make([]byte, 16), 16 }
 
 func (d *fakeDCT) ModifiedECE([]byte) {
 	if d.modify++; d.modify == 2 {

@@ -204,5 +204,8 @@ func (q *QP) query(m QPMask) (QPAttr, error) {
 	if a.Cap.MaxSendSGE == 0 { // the kernel does not know the sizes of a send queue that the provider manages
 		a.Cap.MaxSendWR, a.Cap.MaxSendSGE, a.Cap.MaxInline = q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline
 	}
+	if n := q.cap.MaxRecvWR; n > 0 && n < a.Cap.MaxRecvWR { // the provider does not fill all slots of the queue
+		a.Cap.MaxRecvWR = n
+	}
 	return a, nil
 }

@@ -133,8 +133,8 @@ func (q *eceQP) SetECE(vendorID, options uint32) error {
 	return nil
 }
 
-func (q *eceQP) ModifyECE() ([]byte, int) { return nil, 0 }
-func (q *eceQP) ModifiedECE([]byte)       {}
+func (q *eceQP) ModifyECE(bool) ([]byte, int) { return nil, 0 }
+func (q *eceQP) ModifiedECE([]byte)           {}
 
 // withECE makes the device of an unconnected QP support the options e.
 func withECE(q *QP, e ECE) *eceQP {

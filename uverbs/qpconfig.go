@@ -52,6 +52,10 @@ type QPConfig struct {
 	// QKey is the Q_Key that datagrams to a UD QP must carry. Ready sets it. A Q_Key with bit
 	// 31 set requires CAP_NET_RAW.
 	QKey uint32
+	// Options are options that only QPs of one driver have: a pointer to a struct of its provider,
+	// such as QPOptions of provider/mlx5. CreateQP reads it. If the driver of the device does not
+	// have options of this type, CreateQP returns [ErrNotSupported].
+	Options any
 }
 
 // DCIStreams are the streams of a DCI: struct mlx5dv_dci_streams of mlx5dv_create_qp(3). Without

@@ -64,8 +64,9 @@ type ECE interface {
 	// SetECE records the options that MODIFY_QP is to request.
 	SetECE(vendorID, options uint32) error
 	// ModifyECE returns the driver's input of the next MODIFY_QP and the length of its
-	// reply, or nil if no option is requested.
-	ModifyECE() (uhwIn []byte, replyLen int)
+	// reply, or nil if no option is requested. toInit reports whether the command moves
+	// the QP to INIT.
+	ModifyECE(toInit bool) (uhwIn []byte, replyLen int)
 	// ModifiedECE parses the reply.
 	ModifiedECE(uhwOut []byte)
 }

@@ -60,6 +60,9 @@ func (k *Kernel) createDCT(c ioctl.Call, u *uapi.Mlx5IbCreateQp) {
 
 // modifyDCT records attributes, and creates the device's DCT: mlx5_ib_modify_dct.
 func (k *Kernel) modifyDCT(d *dct, r *uapi.IbUverbsModifyQp, to uverbs.QPState) error {
+	if err := k.order(&d.attr.OutOfOrder); err != nil {
+		return err
+	}
 	k.setAttr(&d.attr, uverbs.QPMask(r.AttrMask), r)
 	if to == uverbs.StateRTR {
 		q, err := k.adapter.HCA.CreateDCT(d.attr)

@@ -26,6 +26,8 @@ type Kernel struct {
 	Reply uapi.Mlx5IbAllocUcontextResp
 	// OnCommand, if not nil, is called with each command before it runs.
 	OnCommand func(ioctl.Call)
+	// NoOutOfOrder is set for a kernel or a device without out-of-order QPs.
+	NoOutOfOrder bool
 	// DeviceMemory is what programs map at the offset of device memory: as many pages as the core's
 	// Extended.MaxDmSize has. All files of the adapter together use as much.
 	DeviceMemory []byte
@@ -128,6 +130,9 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 	k.call = c
 	destroy := k.destroyer(c)
 	k.full = k.adapter.full()
+	if h := c.Header(); h.ObjectId == uapi.MLX5_IB_OBJECT_DEVX && h.MethodId == uapi.MLX5_IB_METHOD_DEVX_OTHER {
+		return k.devxCommand(c)
+	}
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err
 	}
@@ -202,6 +207,8 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 			resp.Dctn = d.number
 		}
 		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
+	case uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		k.queryDevice(c)
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		r := Input[uapi.IbUverbsModifySrq](c, in)
 		k.check(k.adapter.HCA.ArmSRQ(k.SRQs[r.SrqHandle].Number, uint16(r.SrqLimit)))

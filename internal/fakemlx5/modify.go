@@ -42,6 +42,9 @@ func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp, before, after uint8) error {
 		return unix.EINVAL
 	}
 	q := k.QPs[r.QpHandle]
+	if err := k.order(&q.attr.OutOfOrder); err != nil {
+		return err
+	}
 	params := k.setAttr(&q.attr, m, r)
 	if k.adapter.HCA.ModifyQP(q.Number, t, params, q.attr) != nil {
 		return unix.EINVAL // as for any command that the firmware refuses

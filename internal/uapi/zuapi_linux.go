@@ -2340,6 +2340,16 @@ const (
 	MLX5_IB_CLOCK_INFO_V1 = 0
 )
 
+// Constants of enum mlx5_ib_query_dev_resp_flags (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP = 0x10
+)
+
+// Constants of enum mlx5_ib_modify_qp_mask (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_MODIFY_QP_OOO_DP = 0x1
+)
+
 // Mlx5IbAllocUcontextReqV2 is struct mlx5_ib_alloc_ucontext_req_v2 (rdma/mlx5-abi.h).
 type Mlx5IbAllocUcontextReqV2 struct {
 	_                   structs.HostLayout
@@ -2552,6 +2562,89 @@ type Mlx5IbCreateAhResp struct {
 	ResponseLength uint32
 	Dmac           [6]byte
 	Reserved       [6]byte
+}
+
+// Mlx5IbTsoCaps is struct mlx5_ib_tso_caps (rdma/mlx5-abi.h).
+type Mlx5IbTsoCaps struct {
+	_             structs.HostLayout
+	MaxTso        uint32
+	SupportedQpts uint32
+}
+
+// Mlx5IbRssCaps is struct mlx5_ib_rss_caps (rdma/mlx5-abi.h).
+type Mlx5IbRssCaps struct {
+	_                structs.HostLayout
+	RxHashFieldsMask uint64
+	RxHashFunction   uint8
+	Reserved         [7]byte
+}
+
+// Mlx5IbCqeCompCaps is struct mlx5_ib_cqe_comp_caps (rdma/mlx5-abi.h).
+type Mlx5IbCqeCompCaps struct {
+	_               structs.HostLayout
+	MaxNum          uint32
+	SupportedFormat uint32
+}
+
+// Mlx5PacketPacingCaps is struct mlx5_packet_pacing_caps (rdma/mlx5-abi.h).
+type Mlx5PacketPacingCaps struct {
+	_              structs.HostLayout
+	QpRateLimitMin uint32
+	QpRateLimitMax uint32
+	SupportedQpts  uint32
+	CapFlags       uint8
+	Reserved       [3]byte
+}
+
+// Mlx5IbSwParsingCaps is struct mlx5_ib_sw_parsing_caps (rdma/mlx5-abi.h).
+type Mlx5IbSwParsingCaps struct {
+	_                 structs.HostLayout
+	SwParsingOffloads uint32
+	SupportedQpts     uint32
+}
+
+// Mlx5IbStridingRqCaps is struct mlx5_ib_striding_rq_caps (rdma/mlx5-abi.h).
+type Mlx5IbStridingRqCaps struct {
+	_                            structs.HostLayout
+	MinSingleStrideLogNumOfBytes uint32
+	MaxSingleStrideLogNumOfBytes uint32
+	MinSingleWqeLogNumOfStrides  uint32
+	MaxSingleWqeLogNumOfStrides  uint32
+	SupportedQpts                uint32
+	Reserved                     uint32
+}
+
+// Mlx5IbDciStreamsCaps is struct mlx5_ib_dci_streams_caps (rdma/mlx5-abi.h).
+type Mlx5IbDciStreamsCaps struct {
+	_                  structs.HostLayout
+	MaxLogNumConcurent uint8
+	MaxLogNumErrored   uint8
+}
+
+// Mlx5IbUapiReg is struct mlx5_ib_uapi_reg (rdma/mlx5-abi.h).
+type Mlx5IbUapiReg struct {
+	_     structs.HostLayout
+	Value uint32
+	Mask  uint32
+}
+
+// Mlx5IbQueryDeviceResp is struct mlx5_ib_query_device_resp (rdma/mlx5-abi.h).
+type Mlx5IbQueryDeviceResp struct {
+	_                             structs.HostLayout
+	CompMask                      uint32
+	ResponseLength                uint32
+	TsoCaps                       Mlx5IbTsoCaps
+	RssCaps                       Mlx5IbRssCaps
+	CqeCompCaps                   Mlx5IbCqeCompCaps
+	PacketPacingCaps              Mlx5PacketPacingCaps
+	Mlx5IbSupportMultiPktSendWqes uint32
+	Flags                         uint32
+	SwParsingCaps                 Mlx5IbSwParsingCaps
+	StridingRqCaps                Mlx5IbStridingRqCaps
+	TunnelOffloadsCaps            uint32
+	DciStreamsCaps                Mlx5IbDciStreamsCaps
+	Reserved                      uint16
+	RegC0                         Mlx5IbUapiReg
 }
 
 // Mlx5IbClockInfo is struct mlx5_ib_clock_info (rdma/mlx5-abi.h).

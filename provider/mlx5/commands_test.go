@@ -15,24 +15,25 @@ func TestQueueSizes(t *testing.T) {
 		want sizes
 	}{
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1},
-			sizes{4, 1, 60, 4, 4, false, 0}},
+			sizes{4, 1, 60, 4, 4, 4, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 15, MaxSendSGE: 3, MaxInline: 48, MaxRecvWR: 15, MaxRecvSGE: 3},
-			sizes{64, 16, 60, 16, 6, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 16, MaxSendSGE: 30}, sizes{256, 23, 508, 0, 0, false, 0}},
+			sizes{64, 16, 60, 16, 16, 6, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 16, MaxSendSGE: 30}, sizes{256, 23, 508, 0, 0, 0, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1, MaxInline: 812},
-			sizes{1024, 64, 828, 0, 0, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 4, MaxSendSGE: 59, MaxInline: 940}, sizes{64, 4, 940, 0, 0, false, 0}},
+			sizes{1024, 64, 828, 0, 0, 0, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 4, MaxSendSGE: 59, MaxInline: 940},
+			sizes{64, 4, 940, 0, 0, 0, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.UD, MaxSendWR: 100, MaxSendSGE: 1, MaxRecvWR: 5, MaxRecvSGE: 32},
-			sizes{256, 128, 60, 8, 9, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 1 << 15, MaxRecvSGE: 1}, sizes{0, 0, 0, 1 << 15, 4, false, 0}},
-		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1 << 13, MaxSendSGE: 1}, sizes{1 << 15, 1 << 13, 60, 0, 0, false, 0}},
+			sizes{256, 128, 60, 8, 8, 9, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 1 << 15, MaxRecvSGE: 1}, sizes{0, 0, 0, 1 << 15, 1 << 15, 4, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1 << 13, MaxSendSGE: 1}, sizes{1 << 15, 1 << 13, 60, 0, 0, 0, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 3, MaxSendSGE: 1, MaxRecvWR: 2, MaxRecvSGE: 1},
-			sizes{4, 4, 18, 4, 4, true, 18}},
+			sizes{4, 4, 18, 4, 4, 4, true, 18}},
 		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 5, MaxSendSGE: 3, MaxInline: 60},
-			sizes{16, 5, 110, 0, 0, true, 18}},
+			sizes{16, 5, 110, 0, 0, 0, true, 18}},
 	} {
 		l.header = 18
-		got, err := l.sizesOf(&c.cfg)
+		got, err := l.sizesOf(&c.cfg, false)
 		if err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v; want %+v", c.cfg, got, err, c.want)
 		}
@@ -49,7 +50,7 @@ func TestQueueSizes(t *testing.T) {
 		if cfg.Type == 0 {
 			cfg.Type = uverbs.RC
 		}
-		if _, err := l.sizesOf(&cfg); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := l.sizesOf(&cfg, false); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -38,9 +38,9 @@ type dct struct {
 
 // createDCT creates a DCT: create_dct of libmlx5.
 func (c *deviceContext) createDCT(
-	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
+	cfg *uverbs.QPConfig, env provider.QPEnv, outOfOrder bool, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
-	d := &dct{qp: qp{ctx: c, target: target{srq: unwatched(env.SRQ).(*srq), key: noNumber}}}
+	d := &dct{qp: qp{ctx: c, outOfOrder: outOfOrder, target: target{srq: unwatched(env.SRQ).(*srq), key: noNumber}}}
 	d.target.sq, d.target.rq = &d.sq, &d.rq
 	d.sq.use(nil, nil, new(uint32))
 	d.rq.use(nil, nil, new(uint32), &sizes{}, new(uint32))
@@ -63,8 +63,12 @@ func (c *deviceContext) createDCT(
 }
 
 // ModifyECE implements driver.ECE. The reply has the number of the DCT.
-func (d *dct) ModifyECE() ([]byte, int) {
-	return ioctl.BytesOf(&uapi.Mlx5IbModifyQp{EceOptions: d.ece.requested}), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
+func (d *dct) ModifyECE(toInit bool) ([]byte, int) {
+	req := d.modifyInput(toInit)
+	if req == nil {
+		req = new(uapi.Mlx5IbModifyQp)
+	}
+	return ioctl.BytesOf(req), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
 }
 
 // ModifiedECE implements driver.ECE.

@@ -260,7 +260,7 @@ func TestDCTCommands(t *testing.T) {
 			t.Errorf("indexed %v: the request is %+v, want %+v; the reply is %+v", indexed, req, want, reply)
 		}
 		d := q.(*dct)
-		in, n := d.ModifyECE()
+		in, n := d.ModifyECE(false)
 		if len(in) != 16 && len(in) != ioctl.SizeOf[uapi.Mlx5IbModifyQp]() || n < 8 || !zero(in) {
 			t.Errorf("MODIFY_QP has %x and a reply of %d bytes", in, n)
 		}
@@ -269,7 +269,7 @@ func TestDCTCommands(t *testing.T) {
 			t.Errorf("in INIT the DCT has number %d", d.Number())
 		}
 		check(t, d.SetECE(vendorID, 0x10000001))
-		if in, _ = d.ModifyECE(); binary.NativeEndian.Uint32(in[12:]) != 0x10000001 {
+		if in, _ = d.ModifyECE(false); binary.NativeEndian.Uint32(in[12:]) != 0x10000001 {
 			t.Errorf("options in %x", in)
 		}
 		d.ModifiedECE(ioctl.BytesOf(&uapi.Mlx5IbModifyQpResp{ResponseLength: 12, Dctn: 0x55, EceOptions: 5}))
@@ -309,7 +309,7 @@ func TestDCICommand(t *testing.T) {
 	}
 	// libmlx5: 240 bytes of overhead with all operations, and 16 bytes for each SGE.
 	l := limits{sqDesc: 1024, sqBlocks: 1 << 15}
-	got, err := l.sizesOf(&uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 100, MaxSendSGE: 1})
+	got, err := l.sizesOf(&uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 100, MaxSendSGE: 1}, false)
 	check(t, err)
 	if want := (sizes{sqBlocks: 512, maxSend: 128, maxInline: 12}); got != want {
 		t.Errorf("a DCI has %+v, want %+v", got, want)

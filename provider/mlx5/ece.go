@@ -41,15 +41,19 @@ func (q *qp) SetECE(vendor, wanted uint32) error {
 }
 
 // ModifyECE implements driver.ECE.
-func (q *qp) ModifyECE() ([]byte, int) {
-	if q.ece.requested == 0 {
+func (q *qp) ModifyECE(toInit bool) ([]byte, int) {
+	req := q.modifyInput(toInit)
+	if req == nil {
 		return nil, 0
 	}
-	return ioctl.BytesOf(&uapi.Mlx5IbModifyQp{EceOptions: q.ece.requested}), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
+	return ioctl.BytesOf(req), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
 }
 
 // ModifiedECE implements driver.ECE.
 func (q *qp) ModifiedECE(reply []byte) {
+	if q.ece.requested == 0 {
+		return
+	}
 	q.ece.requested = 0
 	resp := new(uapi.Mlx5IbModifyQpResp)
 	copy(ioctl.BytesOf(resp), reply)

@@ -28,6 +28,8 @@ type qp struct {
 	reg    *register
 	target target
 	ece    options
+	// outOfOrder is QPOptions.OutOfOrder.
+	outOfOrder bool
 
 	withheld uint32 // the receive counter while the device must not see it
 
@@ -60,18 +62,24 @@ func (c *deviceContext) CreateQP(
 	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
 	var reply driver.Reply
-	if cfg.Type == uverbs.XRCRecv {
-		reply, err := c.createXRCTarget(create)
+	options, err := optionsOf(cfg)
+	if err == nil && options.OutOfOrder {
+		err = c.checkOutOfOrder(cfg)
+	}
+	if err != nil {
 		return nil, reply, err
 	}
+	if cfg.Type == uverbs.XRCRecv {
+		return c.createXRCTarget(options.OutOfOrder, create)
+	}
 	if cfg.Type == uverbs.DCT {
-		return c.createDCT(cfg, env, create)
+		return c.createDCT(cfg, env, options.OutOfOrder, create)
 	}
 	if cfg.RSS != nil {
 		reply, err := c.createRSS(cfg.RSS, create)
 		return nil, reply, err
 	}
-	s, err := c.limits.sizesOf(cfg)
+	s, err := c.limits.sizesOf(cfg, options.OutOfOrder)
 	if err != nil {
 		return nil, reply, err
 	}
@@ -79,7 +87,7 @@ func (c *deviceContext) CreateQP(
 		return nil, reply, errUnindexed
 	}
 	q, d := newQP(cfg.Type)
-	q.ctx = c
+	q.ctx, q.outOfOrder = c, options.OutOfOrder
 	if err := q.prepare(&s, env); err != nil {
 		return nil, reply, errors.Join(err, q.release(false))
 	}
@@ -97,7 +105,7 @@ func (c *deviceContext) CreateQP(
 	q.sq.configure(cfg, env, &s, c.memory)
 	reply.Cap = driver.Cap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
 	if s.rqCount > 0 {
-		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE
+		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqRoom, q.rq.maxSGE
 	}
 	if d != nil {
 		d.configure(cfg)
@@ -115,13 +123,22 @@ func newQP(t uverbs.QPType) (*qp, *dci) {
 	return new(qp), nil
 }
 
-// createXRCTarget creates a QP without queues.
-func (c *deviceContext) createXRCTarget(create driver.Command) (driver.Reply, error) {
+// createXRCTarget creates a QP without queues. Unless it has options, there is nothing to do for it later.
+func (c *deviceContext) createXRCTarget(
+	outOfOrder bool, create driver.Command,
+) (provider.QP, driver.Reply, error) {
 	req := new(uapi.Mlx5IbCreateQp)
 	if !c.indexed {
 		req.Uidx = noNumber - 1 // none
 	}
-	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))
+	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))
+	if err != nil || !outOfOrder {
+		return nil, reply, err
+	}
+	t := &xrcTarget{qp{ctx: c, outOfOrder: true, target: target{key: noNumber}}}
+	t.sq.use(nil, nil, new(uint32))
+	t.rq.use(nil, nil, new(uint32), &sizes{}, new(uint32))
+	return t, reply, nil
 }
 
 // prepare allocates the resources that the kernel's create command needs.

@@ -17,6 +17,7 @@ type recvQueue struct {
 	stride   uintptr // bytes of a receive
 	head     uint32
 	limit    uint32 // head must not reach it; computed from tail as last read
+	room     uint32 // receives that may be posted at a time
 	maxSGE   int
 	counter  *uint32 // in the doorbell record
 	tail     *uint32
@@ -27,7 +28,7 @@ func (r *recvQueue) use(ring []byte, ids []uint64, tail *uint32, s *sizes, count
 	if s.rqCount == 0 {
 		return
 	}
-	r.mask, r.limit = uint32(s.rqCount)-1, uint32(s.rqCount)
+	r.mask, r.limit, r.room = uint32(s.rqCount)-1, uint32(s.rqRoom), uint32(s.rqRoom)
 	r.maxSGE = 1 << s.rqShift / segmentSize
 	r.shift, r.stride = uint32(s.rqShift)-segmentShift, 1<<s.rqShift
 }
@@ -35,7 +36,7 @@ func (r *recvQueue) use(ring []byte, ids []uint64, tail *uint32, s *sizes, count
 const segmentShift = 4
 
 func (r *recvQueue) reset() {
-	r.head, r.limit = 0, uint32(len(r.ids))
+	r.head, r.limit = 0, r.room
 	mmio.Release32(r.tail, 0)
 }
 
@@ -51,7 +52,7 @@ func (r *recvQueue) list(i uint32) []segment { return r.segments[i<<r.shift:][:1
 
 // full reports whether there is no room for another receive.
 func (r *recvQueue) full() bool {
-	r.limit = atomic.LoadUint32(r.tail) + uint32(len(r.ids))
+	r.limit = atomic.LoadUint32(r.tail) + r.room
 	return r.head == r.limit
 }
 

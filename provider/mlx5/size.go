@@ -16,6 +16,7 @@ type sizes struct {
 	maxInline int
 
 	rqCount int // 0: no receive queue
+	rqRoom  int // receives that may be posted: half of the slots of an out-of-order QP
 	rqShift int // log2 of the size of a receive in bytes
 
 	split  bool // the send ring begins on a separate page
@@ -34,7 +35,7 @@ func powerOfTwo(n int) int {
 // sizesOf computes the sizes for a configuration. Each request is assumed to have the size of the
 // largest one, which includes the segments of a bind. The C library computes it in the same way,
 // so that the same number of requests fit.
-func (l *limits) sizesOf(cfg *uverbs.QPConfig) (s sizes, err error) {
+func (l *limits) sizesOf(cfg *uverbs.QPConfig, outOfOrder bool) (s sizes, err error) {
 	if cfg.Type == uverbs.RawPacket {
 		s.split, s.header = true, l.header
 	}
@@ -43,8 +44,16 @@ func (l *limits) sizesOf(cfg *uverbs.QPConfig) (s sizes, err error) {
 			return s, err
 		}
 	}
-	if cfg.SRQ == nil && cfg.MaxRecvWR > 0 {
-		err = l.recvSizes("create QP", "MaxRecv", cfg.MaxRecvWR, cfg.MaxRecvSGE, &s)
+	if cfg.SRQ != nil || cfg.MaxRecvWR == 0 {
+		return s, nil
+	}
+	slots := cfg.MaxRecvWR
+	if outOfOrder && slots > 1 {
+		slots *= 2 // so that posting does not overwrite the WRID of an old receive that is still in use
+	}
+	err = l.recvSizes("create QP", "MaxRecv", slots, cfg.MaxRecvSGE, &s)
+	if slots != cfg.MaxRecvWR {
+		s.rqRoom = s.rqCount / 2
 	}
 	return s, err
 }
@@ -118,7 +127,7 @@ func (l *limits) recvSizes(op, what string, wrs, sges int, s *sizes) error {
 	}
 	size := powerOfTwo(segmentSize * max(sges, 1))
 	s.rqCount = max(powerOfTwo(wrs)*size, blockSize) / size
-	s.rqShift = bits.TrailingZeros(uint(size))
+	s.rqRoom, s.rqShift = s.rqCount, bits.TrailingZeros(uint(size))
 	return nil
 }
 

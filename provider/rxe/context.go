@@ -56,6 +56,9 @@ func (c *deviceContext) CreateCQ(_ *driver.CQConfig, create driver.CQCommand) (p
 func (c *deviceContext) CreateQP(
 	cfg *uverbs.QPConfig, env provider.QPEnv, create driver.Command,
 ) (provider.QP, driver.Reply, error) {
+	if err := provider.UnknownOptions(cfg.Options); err != nil {
+		return nil, driver.Reply{}, err
+	}
 	q := new(qp)
 	reply, err := create(nil, ioctl.BytesOf(&q.offer))
 	if err != nil {

@@ -46,6 +46,8 @@ var suites = []suite{
 		"One test is skipped in C and has none in Go: the software ConnectX maps no address handles to QPs."},
 	{"test_mlx5_huge_page", "uverbs/devicetest", "TestDeviceParityHugePage",
 		"C reads the environment when a queue is made, Go when a device is opened."},
+	{"test_mlx5_ooo_qp", "uverbs/devicetest", "TestDeviceParityOOO",
+		"The software ConnectX reorders the packets of these QPs."},
 	{"test_mlx5_timestamp", "uverbs/devicetest", "TestDeviceParityTimestamp",
 		"C reads the clock by verbs and converts its counts by mlx5dv; Go's `uverbs.Context.WallClock` does that."},
 	{"test_odp", "uverbs/devicetest", "TestDeviceParityODP",

@@ -36,6 +36,7 @@ type setup struct {
 	cold     bool              // the pages are dropped before each message
 	implicit bool              // requests use the key of the whole address space
 	streams  uverbs.DCIStreams // DC
+	anyOrder bool              // the QPs are out of order
 	advise   func(testing.TB, *player)
 }
 
@@ -120,6 +121,10 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 	}
 	if p.kind == uverbs.DCI {
 		p.openDC(t)
+		return p
+	}
+	if s.anyOrder {
+		p.openOutOfOrder(t)
 		return p
 	}
 	for i := range p.qps {

@@ -1,0 +1,32 @@
+package mlx5
+
+import (
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// QPOptions are the options of QPs that only mlx5 devices have: struct mlx5dv_qp_init_attr of mlx5dv_create_qp(3).
+// [uverbs.QPConfig.Options] takes a pointer to one. CreateQP reads it and does not keep it.
+type QPOptions struct {
+	// OutOfOrder permits packets of the QP to overtake others, as on networks that spread the packets of a connection
+	// over several paths (MLX5DV_QP_CREATE_OOO_DP). The data of SENDs and WRITEs may arrive in any order, and messages
+	// may use receives in another order than they were posted; completions keep the order of the messages. So a
+	// program must find the receive of a completion by its WRID, and must not expect that the last byte of a WRITE is
+	// written last. READs and atomics keep their order.
+	//
+	// Both ends need the option, of an RC connection or of an XRC one, or all DCIs and DCTs that communicate. The
+	// receive queue uses twice the memory, and QPConfig.MaxRecvWR has a lower limit: [QueryDevice] returns it. If the
+	// device, its firmware or the kernel (before Linux 6.13) lacks the option for this type of QP, CreateQP returns an
+	// error that matches [uverbs.ErrNotSupported].
+	OutOfOrder bool
+}
+
+// optionsOf returns the options of a new QP.
+func optionsOf(cfg *uverbs.QPConfig) (QPOptions, error) {
+	if p, ok := cfg.Options.(*QPOptions); !ok {
+		return QPOptions{}, provider.UnknownOptions(cfg.Options)
+	} else if p != nil {
+		return *p, nil
+	}
+	return QPOptions{}, nil
+}

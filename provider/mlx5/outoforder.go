@@ -1,0 +1,149 @@
+package mlx5
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A DeviceAttr has the limits of options that only mlx5 devices have: struct mlx5dv_context of mlx5dv_query_device(3).
+type DeviceAttr struct {
+	OutOfOrder OutOfOrderLimits
+}
+
+// OutOfOrderLimits has the maximum number of receives of QPs with [QPOptions.OutOfOrder], by their type: of
+// [uverbs.QPConfig.MaxRecvWR] for RC, UD and UC, and of the SRQ for XRC and DCTs. 0 means that QPs of this type cannot
+// have the option: struct mlx5dv_ooo_recv_wrs_caps.
+type OutOfOrderLimits struct {
+	RC, XRC, DCT, UD, UC int
+}
+
+// QueryDevice returns the limits of options that only mlx5 devices have. It returns an error that matches
+// [uverbs.ErrNotSupported] if the device is not an mlx5 device, [uverbs.ErrInvalid] if the context is nil, and
+// [uverbs.ErrClosed] after its Close.
+func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
+	const op = "query device"
+	if ctx == nil {
+		return nil, &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "the context is nil"}
+	}
+	a := new(DeviceAttr)
+	err := driver.WithContext(ctx, op, func(_ *ioctl.Device, impl any) (err error) {
+		c, ok := impl.(*deviceContext)
+		if !ok {
+			return notSupported(op, "the context is not of an mlx5 device")
+		}
+		a.OutOfOrder, err = c.outOfOrder(op)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// The byte of the general capabilities that has those of out-of-order QPs, dp_ordering_ooo_all_*, and its bits.
+const (
+	orderCapByte = 0x10 + 0x66
+	orderCapUD   = 1 << 7
+	orderCapUC   = 1 << 6
+	orderCapXRC  = 1 << 5
+	orderCapDC   = 1 << 4
+	orderCapRC   = 1 << 3
+)
+
+// outOfOrder returns the limits of out-of-order QPs, as libmlx5 computes them. The kernel says whether it has the
+// option, the device for which QPs. Without DevX there is no way to ask the device.
+func (c *deviceContext) outOfOrder(op string) (l OutOfOrderLimits, err error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+		&uapi.IbUverbsExQueryDevice{})
+	resp := new(uapi.Mlx5IbQueryDeviceResp)
+	out := cmd.UHW(nil, ioctl.SizeOf[uapi.Mlx5IbQueryDeviceResp]())
+	if err := c.dev.Do(cmd); err != nil {
+		return l, err
+	}
+	copy(ioctl.BytesOf(resp), out)
+	if resp.Flags&uapi.MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP == 0 {
+		return l, nil
+	}
+	general, err := c.generalCaps(op)
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	has, most := general[orderCapByte], c.limits.recvWR
+	for _, x := range []struct {
+		bit   byte
+		limit *int
+		ring  bool // twice as many slots as receives
+	}{{orderCapRC, &l.RC, true}, {orderCapUC, &l.UC, true}, {orderCapUD, &l.UD, true}, {orderCapXRC, &l.XRC, false},
+		{orderCapDC, &l.DCT, false}} {
+		if has&x.bit == 0 {
+			continue
+		}
+		if *x.limit = most; x.ring && most > 1 {
+			*x.limit = most / 2
+		}
+	}
+	return l, nil
+}
+
+// checkOutOfOrder checks that the device has out-of-order QPs of the type, with as many receives.
+func (c *deviceContext) checkOutOfOrder(cfg *uverbs.QPConfig) error {
+	const op = "create QP"
+	l, err := c.outOfOrder(op)
+	if err != nil {
+		return err
+	}
+	limit := 0
+	switch cfg.Type {
+	case uverbs.RC:
+		limit = l.RC
+	case uverbs.UC:
+		limit = l.UC
+	case uverbs.UD:
+		limit = l.UD
+	case uverbs.XRCSend, uverbs.XRCRecv:
+		limit = l.XRC
+	case uverbs.DCI, uverbs.DCT:
+		limit = l.DCT
+	}
+	switch {
+	case limit == 0:
+		return notSupported(op, "Options.OutOfOrder: the device, its firmware or the kernel has no out-of-order QPs of "+
+			"type "+cfg.Type.String()+": see mlx5.QueryDevice")
+	case cfg.SRQ == nil && cfg.MaxRecvWR > limit:
+		return tooLarge(op, "MaxRecvWR of an out-of-order QP", cfg.MaxRecvWR, limit)
+	}
+	return nil
+}
+
+// modifyInput returns the driver's input of MODIFY_QP, or nil if there is none. The kernel wants the option in the
+// transition to INIT. libmlx5 uses the extended form of the command for all transitions of such a QP.
+func (q *qp) modifyInput(toInit bool) *uapi.Mlx5IbModifyQp {
+	if q.ece.requested == 0 && !q.outOfOrder {
+		return nil
+	}
+	req := &uapi.Mlx5IbModifyQp{EceOptions: q.ece.requested}
+	if q.outOfOrder && toInit {
+		req.CompMask = uapi.MLX5_IB_MODIFY_QP_OOO_DP
+	}
+	return req
+}
+
+// An xrcTarget implements driver.QP for an XRCRecv QP that has options. It has no queues.
+type xrcTarget struct{ qp }
+
+// Retire implements driver.QP.
+func (*xrcTarget) Retire(bool) error { return nil }
+
+// Reset implements driver.QP.
+func (*xrcTarget) Reset() error { return nil }
