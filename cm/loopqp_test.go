@@ -51,7 +51,7 @@ func (q *loopECE) SetECE(vendorID, options uint32) error {
 }
 
 func (q *loopECE) ModifyECE(bool) ([]byte, int) { return nil, 0 }
-func (q *loopECE) ModifiedECE([]byte)       {}
+func (q *loopECE) ModifiedECE([]byte)           {}
 
 type loopQP struct {
 	l              *loop
