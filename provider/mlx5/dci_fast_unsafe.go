@@ -194,13 +194,7 @@ func (q *dci) postRest(wrs []uverbs.SendWR, n int, cur, head uint32) (int, error
 			break
 		}
 	}
-	if s.cur != first {
-		burst := uint64(0)
-		if n == 1 {
-			burst = s.burstOf(s.cur-first, s.request.state == requestInlined)
-		}
-		s.postSendDB(burst)
-	}
+	s.ring(n, first)
 	runtime.KeepAlive(q)
 	return n, err
 }

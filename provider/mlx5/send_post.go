@@ -122,15 +122,21 @@ func (q *qp) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 			break
 		}
 	}
-	if s.cur != first {
-		burst := uint64(0)
-		if n == 1 {
-			burst = s.burstOf(s.cur-first, s.request.state == requestInlined)
-		}
-		s.postSendDB(burst)
-	}
+	s.ring(n, first)
 	runtime.KeepAlive(q)
 	return n, err
+}
+
+// ring rings the doorbell for the n requests of a list that begin at block first, if there are any.
+func (s *sendQueue) ring(n int, first uint32) {
+	if s.cur == first {
+		return
+	}
+	burst := uint64(0)
+	if n == 1 {
+		burst = s.burstOf(s.cur-first, s.request.state == requestInlined)
+	}
+	s.postSendDB(burst)
 }
 
 // encode encodes one request of any kind.
