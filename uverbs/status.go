@@ -21,7 +21,8 @@ var statusTexts = [...]string{
 	WCLocEECOpErr: "local EE context operation error",
 	WCLocProtErr: "local protection error: an SGE names an MR that is closed, too short, of another PD, or without " +
 		"LocalWrite where data comes in",
-	WCWRFlushErr: "work request flushed: the QP is in state ERR: see the first completion with another status; where " +
+	WCWRFlushErr: "work request flushed: the QP is in state ERR, or the stream of a DCI has failed and waits for " +
+		"mlx5.ResetDCIStream: see the first completion with another status; where " +
 		"there is none, the peer has disconnected, this program has moved the QP to ERR, or, on rxe, the first request " +
 		"that is flushed names memory that is not registered (an SGE of an MR that is closed, or of another PD)",
 	WCMWBindErr: "memory window bind error: the MR lacks MWBindAccess or the rights of the window, or the device does " +

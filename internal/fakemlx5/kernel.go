@@ -28,6 +28,8 @@ type Kernel struct {
 	OnCommand func(ioctl.Call)
 	// NoOutOfOrder is set for a kernel or a device without out-of-order QPs.
 	NoOutOfOrder bool
+	// NoDevX is set for a kernel or a device without DevX.
+	NoDevX bool
 	// DeviceMemory is what programs map at the offset of device memory: as many pages as the core's
 	// Extended.MaxDmSize has. All files of the adapter together use as much.
 	DeviceMemory []byte
@@ -130,8 +132,11 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 	k.call = c
 	destroy := k.destroyer(c)
 	k.full = k.adapter.full()
-	if h := c.Header(); h.ObjectId == uapi.MLX5_IB_OBJECT_DEVX && h.MethodId == uapi.MLX5_IB_METHOD_DEVX_OTHER {
-		return k.devxCommand(c)
+	switch h := c.Header(); [2]uint16{h.ObjectId, h.MethodId} { // which the core does not know
+	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER}:
+		return k.devxOther(c)
+	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY}:
+		return k.devxModify(c)
 	}
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err

@@ -1,0 +1,99 @@
+package fakemlx5
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// The device has the commands of DevX that the provider itself issues: QUERY_HCA_CAP for the current general
+// capabilities, and RTS2RTS_QP for what MODIFY_QP of the verbs lacks. Package devx needs a real device.
+
+// Opcodes of these commands, and the mode of QUERY_HCA_CAP.
+const (
+	queryHCACap    = 0x100
+	currentGeneral = 1
+	rts2RTS        = 0x505
+)
+
+// resetStream is the parameter of RTS2RTS_QP's extension that resets a stream of a DCI.
+const resetStream = 1 << 0
+
+// commandOf returns the input and the output of a command of DevX, or nil if they are shorter than the command's.
+func commandOf(c ioctl.Call, inID, outID uint16, inSize, outSize int) (in, out []byte) {
+	i, o := attr(c, inID), attr(c, outID)
+	if i == nil || o == nil || int(i.Len) < inSize || int(o.Len) < outSize {
+		return nil, nil
+	}
+	return c.Memory(i.Data, int(i.Len)), c.Memory(o.Data, int(o.Len))
+}
+
+// devxOther executes a command that refers to no object.
+func (k *Kernel) devxOther(c ioctl.Call) error {
+	in, out := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT,
+		prm.QueryHCACapIn.Size, prm.QueryHCACapOut.Size)
+	switch {
+	case k.NoDevX:
+		return unix.EOPNOTSUPP
+	case in == nil:
+		return unix.EINVAL
+	case prm.CmdOpcode.Get(in) != queryHCACap || prm.CmdOpMod.Get(in) != currentGeneral:
+		return unix.EOPNOTSUPP
+	}
+	caps := prm.QueryHCACapOutCapability.Bytes(out)
+	prm.HCACapQPCExtension.Set(caps, 1)
+	if !k.adapter.cfg.InfiniBand {
+		prm.HCACapRTS2RTSQPUDPSport.Set(caps, 1)
+	}
+	if !k.NoOutOfOrder {
+		for _, f := range []prm.Field{prm.HCACapDPOrderingOOOAllRC, prm.HCACapDPOrderingOOOAllXRC,
+			prm.HCACapDPOrderingOOOAllDC} {
+			f.Set(caps, 1)
+		}
+	}
+	return nil
+}
+
+// devxModify executes a command that changes a QP.
+func (k *Kernel) devxModify(c ioctl.Call) error {
+	in, _ := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT,
+		prm.ModifyQPIn.Size, prm.ModifyQPOut.Size)
+	q := k.QPs[handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE)]
+	switch {
+	case k.NoDevX:
+		return unix.EOPNOTSUPP
+	case in == nil || q == nil || prm.CmdOpcode.Get(in) != rts2RTS || uint32(prm.ModifyQPInQPN.Get(in)) != q.Number:
+		return unix.EINVAL
+	case prm.ModifyQPInQPCExt.Is(in):
+		return k.modifyExtension(q, in)
+	}
+	if engine.Param(prm.ModifyQPInOptMask9532.Get(in))<<32 != engine.ParamUDPSport || k.adapter.cfg.InfiniBand {
+		return unix.EREMOTEIO
+	}
+	q.attr.Primary.UDPSport = uint16(prm.ADSUDPSport.Get(prm.QPCPrimary.Bytes(prm.ModifyQPInQPC.Bytes(in))))
+	return remoteIO(k.adapter.HCA.ModifyQP(q.Number, engine.RTS2RTS, engine.ParamUDPSport, q.attr))
+}
+
+// modifyExtension resets a stream of a DCI.
+func (k *Kernel) modifyExtension(q *QP, in []byte) error {
+	e := prm.ModifyQPInQPCDataExt.Rest(in)
+	switch {
+	case len(e) < prm.QPCExt.Size:
+		return unix.EINVAL
+	case prm.ModifyQPInOptMask9532.Get(in) != resetStream:
+		return unix.EREMOTEIO
+	}
+	return remoteIO(k.adapter.HCA.ResetStream(q.Number, uint16(prm.QPCExtDCIStreamChannelID.Get(e))))
+}
+
+// remoteIO returns the error of a command of DevX that the firmware has refused: mlx5_cmd_check returns the firmware's
+// status to the program and this error.
+func remoteIO(err error) error {
+	if err != nil {
+		return unix.EREMOTEIO
+	}
+	return nil
+}
