@@ -45,7 +45,7 @@ func Offered(link LinkLayer) []Capability {
 	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredOrdering,
 		offeredPinned)
 	if link == Ethernet {
-		return slices.Concat(common, offeredEthernet)
+		return slices.Concat(common, offeredEthernet, offeredLAG)
 	}
 	return slices.Concat(common, offeredInfiniBand)
 }

@@ -23,6 +23,7 @@ var ethCommands = []command{
 	{0x912, "CREATE_TIS", prm.CreateTISIn, prm.CreateTISOut, inEth, (*Device).createTIS},
 	{0x913, "MODIFY_TIS", prm.ModifyTISIn, prm.ModifyTISOut, inEth, (*Device).modifyTIS},
 	{0x914, "DESTROY_TIS", prm.DestroyTISIn, prm.DestroyTISOut, inEth, (*Device).destroyTIS},
+	{0x915, "QUERY_TIS", prm.QueryTISIn, prm.QueryTISOut, inEth, (*Device).queryTIS},
 	{0x916, "CREATE_RQT", prm.CreateRQTIn, prm.CreateRQTOut, inEth, (*Device).createRQT},
 	{0x917, "MODIFY_RQT", prm.ModifyRQTIn, prm.ModifyRQTOut, inEth, (*Device).modifyRQT},
 	{0x918, "DESTROY_RQT", prm.DestroyRQTIn, prm.DestroyRQTOut, inEth, (*Device).destroyRQT},

@@ -163,6 +163,7 @@ var userCommands = map[uint16]rights{
 	0x762: {}, // QUERY_HCA_VPORT_CONTEXT
 	0x770: {}, // QUERY_VPORT_COUNTER
 	0x80d: {}, // NOP
+	0x842: {}, // QUERY_LAG
 
 	0x200: {creates: mkeyKind, number: prm.CreateMKeyOutMKeyIndex, uses: list(pdOf(prm.MKCPD, prm.CreateMKeyInMKC))},
 	0x201: {names: mkeyKind, number: prm.QueryMKeyInMKeyIndex},
@@ -254,6 +255,7 @@ var userCommands = map[uint16]rights{
 		uses: list(use{domainKind, prm.TISCTransportDomain.Within(prm.CreateTISInTISC), nil})},
 	0x913: {names: tisKind, number: prm.ModifyTISInTISN},
 	0x914: {destroys: tisKind, number: prm.DestroyTISInTISN},
+	0x915: {names: tisKind, number: prm.QueryTISInTISN},
 	0x916: {creates: rqtKind, number: prm.CreateRQTOutRQTN, uses: usesOfRQT(prm.CreateRQTInRQTC)},
 	0x917: {names: rqtKind, number: prm.ModifyRQTInRQTN, uses: usesOfRQT(prm.ModifyRQTInRQTC)},
 	0x918: {destroys: rqtKind, number: prm.DestroyRQTInRQTN},

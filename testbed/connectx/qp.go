@@ -232,6 +232,9 @@ func modify(t engine.Transition) func(d *Device, in, out []byte) error {
 				return err
 			}
 		}
+		if err := d.decodeLAGPort(t, mask, in, &a); err != nil {
+			return err
+		}
 		ece := get32(prm.ModifyQPInECE, in)
 		if err := d.checkECE(ece); err != nil {
 			return err

@@ -71,6 +71,7 @@ func encodeConnection(c []byte, a *engine.QPAttr) {
 	prm.QPCLogSRAMax.Set(c, logOf(a.MaxInitiate))
 	prm.QPCLogRRAMax.Set(c, logOf(a.MaxRespond))
 	prm.QPCQKey.Set(c, uint64(a.QKey))
+	prm.QPCLAGTXPortAffinity.Set(c, uint64(a.LAGPort))
 	prm.QPCDPOrdering1.SetBool(c, a.OutOfOrder)
 	prm.QPCDPOrderingForce.SetBool(c, a.OutOfOrder)
 	prm.QPCRRE.SetBool(c, a.RemoteRead)

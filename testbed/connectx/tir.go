@@ -15,18 +15,53 @@ const (
 )
 
 func (d *Device) createTIS(in, out []byte) error {
-	t, err := d.hca.CreateTIS(get32(prm.TISCTransportDomain, prm.CreateTISInTISC.Bytes(in)))
+	c := prm.CreateTISInTISC.Bytes(in)
+	port, err := d.lagPort(prm.TISCLAGTXPortAffinity, c)
 	if err != nil {
 		return err
 	}
+	t, err := d.hca.CreateTIS(get32(prm.TISCTransportDomain, c))
+	if err != nil {
+		return err
+	}
+	t.LAGPort, t.StrictLAGPort = port, prm.TISCStrictLAGTXPortAffinity.Is(c)
+	t.Priority = uint8(prm.TISCPrio.Get(c))
 	prm.CreateTISOutTISN.Set(out, uint64(t.Number))
 	return nil
 }
 
-// modifyTIS changes the priority or the port of a LAG, without effect here.
+// modifyTIS changes the priority or the port of the LAG, without effect on frames.
 func (d *Device) modifyTIS(in, out []byte) error {
-	_, err := d.hca.TIS(get32(prm.ModifyTISInTISN, in))
-	return err
+	t, err := d.hca.TIS(get32(prm.ModifyTISInTISN, in))
+	if err != nil {
+		return err
+	}
+	c := prm.ModifyTISInTISC.Bytes(in)
+	if prm.ModifyTISInBitmaskLAGTXPortAffinity.Is(in) {
+		if t.LAGPort, err = d.lagPort(prm.TISCLAGTXPortAffinity, c); err != nil {
+			return err
+		}
+	}
+	if prm.ModifyTISInBitmaskStrictLAGTXPortAffinity.Is(in) {
+		t.StrictLAGPort = prm.TISCStrictLAGTXPortAffinity.Is(c)
+	}
+	if prm.ModifyTISInBitmaskPrio.Is(in) {
+		t.Priority = uint8(prm.TISCPrio.Get(c))
+	}
+	return nil
+}
+
+func (d *Device) queryTIS(in, out []byte) error {
+	t, err := d.hca.TIS(get32(prm.QueryTISInTISN, in))
+	if err != nil {
+		return err
+	}
+	c := prm.QueryTISOutTISC.Bytes(out)
+	prm.TISCTransportDomain.Set(c, uint64(t.TransportDomain))
+	prm.TISCLAGTXPortAffinity.Set(c, uint64(t.LAGPort))
+	prm.TISCStrictLAGTXPortAffinity.SetBool(c, t.StrictLAGPort)
+	prm.TISCPrio.Set(c, uint64(t.Priority))
+	return nil
 }
 
 func (d *Device) destroyTIS(in, out []byte) error {

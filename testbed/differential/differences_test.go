@@ -26,7 +26,7 @@ var queries = []string{
 }
 
 // chosen are values chosen by the kernel: parts of keys, page sizes of memory,
-// UDP ports derived from QP numbers.
+// UDP ports derived from QP numbers, ports of a LAG in turn.
 var chosen = []string{
 	"command.CREATE_MKEY.memory_key_mkey_entry.mkey_7_0",
 	"command.CREATE_MKEY.translations_octword_actual_size",
@@ -41,4 +41,5 @@ var chosen = []string{
 	"command.CREATE_SQ.ctx.wq.log_wq_pg_sz", "command.CREATE_SQ.ctx.wq.page_offset",
 	"command.CREATE_RQ.ctx.wq.log_wq_pg_sz", "command.CREATE_RQ.ctx.wq.page_offset",
 	"command.INIT2RTR_QP.qpc.primary_address_path.udp_sport",
+	"command.RST2INIT_QP.qpc.lag_tx_port_affinity", "command.MODIFY_TIS.ctx.lag_tx_port_affinity",
 }

@@ -47,7 +47,12 @@ func (h *HCA) LocalLoopback() (unicast, multicast bool) { return h.eth.local[0],
 type TIS struct {
 	Number          uint32
 	TransportDomain uint32
-	users           int
+	// Parameters that the host may change: they have no effect. LAGPort is
+	// the port of the LAG through which frames leave, or 0.
+	Priority, LAGPort uint8
+	StrictLAGPort     bool
+
+	users int
 }
 
 // CreateTIS creates a TIS.

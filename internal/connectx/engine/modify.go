@@ -37,6 +37,7 @@ const (
 	ParamRetryCount  Param = 1 << 12
 	ParamRNRRetry    Param = 1 << 13
 	ParamAckTimeout  Param = 1 << 14
+	ParamLAGPort     Param = 1 << 15
 	ParamSRQ         Param = 1 << 18
 	ParamRecvCQ      Param = 1 << 19
 
@@ -54,7 +55,7 @@ const (
 )
 
 // whileDrained are the optional parameters of a drained send queue.
-const whileDrained = ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN | ParamUDPSport)
+const whileDrained = ^Param(0) &^ (paramMTU | paramRecvPSN | paramSendPSN | ParamUDPSport | ParamLAGPort)
 
 // transitions has, for each transition, the states where it may start, the
 // resulting state, and the required and optional parameters.
@@ -64,16 +65,16 @@ var transitions = map[Transition]struct {
 	needs, may       Param
 	ownState, server bool
 }{
-	RST2INIT:  {from: []QPState{Reset}, to: Init, needs: paramRights | ParamPKeyIndex | ParamQKey},
-	INIT2INIT: {from: []QPState{Init}, to: Init, may: paramRights | ParamPKeyIndex | ParamQKey},
+	RST2INIT:  {from: []QPState{Reset}, to: Init, needs: paramRights | ParamPKeyIndex | ParamQKey | ParamLAGPort},
+	INIT2INIT: {from: []QPState{Init}, to: Init, may: paramRights | ParamPKeyIndex | ParamQKey | ParamLAGPort},
 	INIT2RTR: {from: []QPState{Init}, to: RTR, needs: ParamPrimary | paramMTU | paramRecvPSN | ParamMaxRespond |
 		ParamRNRTimer,
-		may: ParamAlternate | paramRights | ParamPKeyIndex | ParamQKey},
+		may: ParamAlternate | paramRights | ParamPKeyIndex | ParamQKey | ParamLAGPort},
 	RTR2RTS: {from: []QPState{RTR}, to: RTS, needs: paramSendPSN | ParamMaxInitiate | ParamRetryCount | ParamRNRRetry |
 		ParamAckTimeout,
 		may: ParamAlternate | paramRights | ParamMigration | ParamRNRTimer | ParamQKey | ParamMaxRespond},
 	RTS2RTS: {from: []QPState{RTS}, to: RTS, may: paramRights | ParamRNRTimer | ParamMigration | ParamAlternate |
-		ParamQKey | ParamMaxRespond | ParamUDPSport},
+		ParamQKey | ParamMaxRespond | ParamUDPSport | ParamLAGPort},
 	RTS2SQD:   {from: []QPState{RTS}, to: SQD},
 	SQD2SQD:   {from: []QPState{SQD}, to: SQD, may: whileDrained},
 	SQD2RTS:   {from: []QPState{SQD}, to: RTS, may: whileDrained},
@@ -161,6 +162,7 @@ func (qp *QP) set(which Param, a *QPAttr) {
 	for p, do := range map[Param]func(){
 		ParamPKeyIndex:   func() { q.Primary.PKeyIndex = a.Primary.PKeyIndex },
 		ParamAlternate:   func() { q.Alternate = a.Alternate },
+		ParamLAGPort:     func() { q.LAGPort = a.LAGPort },
 		ParamUDPSport:    func() { q.Primary.UDPSport = a.Primary.UDPSport },
 		ParamRemoteRead:  func() { q.RemoteRead = a.RemoteRead },
 		ParamRemoteWrite: func() { q.RemoteWrite = a.RemoteWrite },

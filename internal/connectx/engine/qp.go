@@ -97,6 +97,7 @@ type QPAttr struct {
 	RemoteRead, RemoteWrite, RemoteAtomic bool
 	DrainEvent                            bool   // EventSQDrained is requested
 	ECE                                   uint32 // options of enhanced connection establishment
+	LAGPort                               uint8  // of the LAG, through which packets leave; 0 means any
 	OutOfOrder                            bool   // packets may overtake others; of a DCT since its creation
 }
 
