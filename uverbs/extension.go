@@ -68,6 +68,6 @@ func (q *QP) with(op string, f func(driver.QPRef) error) error {
 	}
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
-	return q.ctx.wrap(op, q.String(), f(driver.QPRef{Device: q.ctx.dev, Impl: q.ctx.impl, Handle: q.handle,
+	return q.ctx.wrap(op, q.String(), f(driver.QPRef{Device: q.ctx.dev, Impl: q.ctx.impl, QP: q.impl, Handle: q.handle,
 		Number: q.QPN(), Type: uint8(q.cfg.Type), State: uint8(q.state)}), "")
 }

@@ -32,6 +32,7 @@ var WithContext func(ctx any, op string, f func(dev *ioctl.Device, impl any) err
 type QPRef struct {
 	Device *ioctl.Device
 	Impl   any // the provider's part of the Context
+	QP     any // the provider's part of the QP, or nil
 	Handle uint32
 	Number uint32
 	Type   uint8 // the uverbs.QPType

@@ -10,7 +10,8 @@ import (
 )
 
 // The device has the commands of DevX that the provider itself issues: QUERY_HCA_CAP for the current general
-// capabilities, and RTS2RTS_QP for what MODIFY_QP of the verbs lacks. Package devx needs a real device.
+// capabilities, RTS2RTS_QP for what MODIFY_QP of the verbs lacks, and those of LAG ports. Package devx needs a real
+// device.
 
 // Opcodes of these commands, and the mode of QUERY_HCA_CAP.
 const (
@@ -34,17 +35,22 @@ func commandOf(c ioctl.Call, inID, outID uint16, inSize, outSize int) (in, out [
 // devxOther executes a command that refers to no object.
 func (k *Kernel) devxOther(c ioctl.Call) error {
 	in, out := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT,
-		prm.QueryHCACapIn.Size, prm.QueryHCACapOut.Size)
+		prm.QueryHCACapIn.Size, prm.QueryLAGOut.Size)
 	switch {
 	case k.NoDevX:
 		return unix.EOPNOTSUPP
 	case in == nil:
 		return unix.EINVAL
+	case prm.CmdOpcode.Get(in) == queryLAG:
+		return k.queryLAG(out)
 	case prm.CmdOpcode.Get(in) != queryHCACap || prm.CmdOpMod.Get(in) != currentGeneral:
 		return unix.EOPNOTSUPP
+	case len(out) < prm.QueryHCACapOut.Size:
+		return unix.EINVAL
 	}
 	caps := prm.QueryHCACapOutCapability.Bytes(out)
 	prm.HCACapQPCExtension.Set(caps, 1)
+	k.lagCaps(caps)
 	if !k.adapter.cfg.InfiniBand {
 		prm.HCACapRTS2RTSQPUDPSport.Set(caps, 1)
 	}
@@ -60,15 +66,21 @@ func (k *Kernel) devxOther(c ioctl.Call) error {
 // devxModify executes a command that changes a QP.
 func (k *Kernel) devxModify(c ioctl.Call) error {
 	in, _ := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT,
-		prm.ModifyQPIn.Size, prm.ModifyQPOut.Size)
-	q := k.QPs[handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE)]
+		prm.ModifyTISIn.Size, prm.ModifyQPOut.Size)
+	h := handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE)
+	q := k.QPs[h]
 	switch {
 	case k.NoDevX:
 		return unix.EOPNOTSUPP
-	case in == nil || q == nil || prm.CmdOpcode.Get(in) != rts2RTS || uint32(prm.ModifyQPInQPN.Get(in)) != q.Number:
+	case in != nil && prm.CmdOpcode.Get(in) == modifyTISOpcode:
+		return k.modifyTIS(k.raw.qps[h], in)
+	case len(in) < prm.ModifyQPIn.Size || q == nil || prm.CmdOpcode.Get(in) != rts2RTS ||
+		uint32(prm.ModifyQPInQPN.Get(in)) != q.Number:
 		return unix.EINVAL
 	case prm.ModifyQPInQPCExt.Is(in):
 		return k.modifyExtension(q, in)
+	case engine.Param(prm.ModifyQPInOptParamMask.Get(in)) == engine.ParamLAGPort:
+		return k.modifyLAGPort(q, in)
 	}
 	if engine.Param(prm.ModifyQPInOptMask9532.Get(in))<<32 != engine.ParamUDPSport || k.adapter.cfg.InfiniBand {
 		return unix.EREMOTEIO

@@ -30,6 +30,9 @@ type Kernel struct {
 	NoOutOfOrder bool
 	// NoDevX is set for a kernel or a device without DevX.
 	NoDevX bool
+	// NoLAG is set for a device whose ports are not aggregated. LAGPortDown is a port that is down, or 0.
+	NoLAG       bool
+	LAGPortDown uint8
 	// DeviceMemory is what programs map at the offset of device memory: as many pages as the core's
 	// Extended.MaxDmSize has. All files of the adapter together use as much.
 	DeviceMemory []byte
@@ -40,6 +43,7 @@ type Kernel struct {
 	queues  map[uint64]receiver // by the address of the doorbell record
 	call    ioctl.Call          // the command that runs
 	opened  bool                // the context
+	lagPort uint8               // of the newest QP
 	full    func(command string) unix.Errno
 	records map[uint64]int // doorbell records by page
 
@@ -137,6 +141,8 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		return k.devxOther(c)
 	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY}:
 		return k.devxModify(c)
+	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY}:
+		return k.devxQuery(c)
 	}
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err

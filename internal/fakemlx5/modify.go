@@ -24,6 +24,9 @@ func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp, before, after uint8) error {
 	m := uverbs.QPMask(r.AttrMask)
 	from, to := uverbs.QPState(before), uverbs.QPState(after)
 	if q := k.raw.qps[r.QpHandle]; q != nil {
+		if from == uverbs.StateReset && to == uverbs.StateInit && q.tis != nil {
+			q.tis.LAGPort = k.nextLAGPort()
+		}
 		k.modifyRawQP(q, to)
 		return nil
 	}
@@ -44,6 +47,9 @@ func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp, before, after uint8) error {
 	q := k.QPs[r.QpHandle]
 	if err := k.order(&q.attr.OutOfOrder); err != nil {
 		return err
+	}
+	if t == engine.RST2INIT {
+		q.attr.LAGPort = k.nextLAGPort()
 	}
 	params := k.setAttr(&q.attr, m, r)
 	if k.adapter.HCA.ModifyQP(q.Number, t, params, q.attr) != nil {

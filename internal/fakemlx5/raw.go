@@ -74,7 +74,11 @@ func (k *Kernel) createRawQP(c ioctl.Call) error {
 	if u.SqWqeCount > 0 {
 		k.check(k.createRawSend(c, q, u))
 	}
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0)})
+	resp := uapi.Mlx5IbCreateQpResp{BfregIndex: ^uint32(0)}
+	if q.tis != nil {
+		resp.CompMask, resp.Tisn = uapi.MLX5_IB_CREATE_QP_RESP_MASK_TISN, q.tis.Number
+	}
+	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
 	return nil
 }
 

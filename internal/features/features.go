@@ -54,6 +54,8 @@ const (
 	DCStreams      = "dc_streams"      // streams of a DCI
 	DCStreamReset  = "dc_stream_reset" // reset of a failed one
 	OutOfOrder     = "out_of_order"    // QPs whose packets may overtake others
+	LAG            = "lag"             // QPs with ports of a LAG
+	LAGIB          = "lag_ib"          // with InfiniBand
 	RawPacket      = "raw_packet"
 	RawPacketIB    = "raw_packet_ib" // on an InfiniBand port
 	EthernetIB     = "ethernet_ib"   // IP flows and other Ethernet flows, on an InfiniBand port
@@ -122,6 +124,7 @@ var table = []rule{
 	{"rxe", DCStreams, never, "dynamically connected transport is mlx5's"},
 	{"rxe", DCStreamReset, never, "dynamically connected transport is mlx5's"},
 	{"rxe", OutOfOrder, never, "out-of-order QPs are mlx5's"},
+	{"rxe", LAG, never, "rxe has one port"},
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no null key"},
 	{"rxe", DeviceMemory, never, "rxe has no memory but the host's"},

@@ -2350,6 +2350,11 @@ const (
 	MLX5_IB_MODIFY_QP_OOO_DP = 0x1
 )
 
+// Constants of enum mlx5_ib_create_qp_resp_mask (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_CREATE_QP_RESP_MASK_TISN = 0x2
+)
+
 // Mlx5IbAllocUcontextReqV2 is struct mlx5_ib_alloc_ucontext_req_v2 (rdma/mlx5-abi.h).
 type Mlx5IbAllocUcontextReqV2 struct {
 	_                   structs.HostLayout

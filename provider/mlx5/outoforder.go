@@ -14,6 +14,8 @@ import (
 // A DeviceAttr has the limits of options that only mlx5 devices have: struct mlx5dv_context of mlx5dv_query_device(3).
 type DeviceAttr struct {
 	OutOfOrder OutOfOrderLimits
+	// LAGPorts is the number of aggregated ports, or 0: see [QueryLAGPort].
+	LAGPorts int
 }
 
 // OutOfOrderLimits has the maximum number of receives of QPs with [QPOptions.OutOfOrder], by their type: of
@@ -37,7 +39,9 @@ func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
 		if !ok {
 			return notSupported(op, "the context is not of an mlx5 device")
 		}
-		a.OutOfOrder, err = c.outOfOrder(op)
+		if a.OutOfOrder, err = c.outOfOrder(op); err == nil {
+			a.LAGPorts, err = c.lagPorts(op)
+		}
 		return err
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ type qp struct {
 	ece    options
 	// outOfOrder is QPOptions.OutOfOrder.
 	outOfOrder bool
+	tis        uint32 // the number of a raw packet QP's TIS, or 0
 
 	withheld uint32 // the receive counter while the device must not see it
 
@@ -222,6 +223,9 @@ func (q *qp) create(cfg *uverbs.QPConfig, s *sizes, create driver.Command) (driv
 		return reply, pinned(err, q.mem)
 	}
 	q.ece.enabled = resp.EceOptions
+	if resp.CompMask&uapi.MLX5_IB_CREATE_QP_RESP_MASK_TISN != 0 {
+		q.tis = resp.Tisn
+	}
 	if !c.dynamic {
 		r := c.uars.chosen(resp.BfregIndex)
 		if r == nil {

@@ -101,12 +101,7 @@ func (c *deviceContext) generalCaps(op string) ([]byte, error) {
 		in, out := make([]byte, queryCapSize), make([]byte, queryCapReply)
 		binary.BigEndian.PutUint16(in, opQueryCap)
 		binary.BigEndian.PutUint16(in[6:], currentCap)
-		cmd := ioctl.Get()
-		defer cmd.Put()
-		cmd.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
-		cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
-		cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
-		switch err := c.dev.Do(cmd); err {
+		switch err := c.generalCommand(in, out); err {
 		case nil:
 		case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
 			return nil, notSupported(op, "the device or the kernel has no DevX")
@@ -116,4 +111,14 @@ func (c *deviceContext) generalCaps(op string) ([]byte, error) {
 		c.general = out
 	}
 	return c.general, nil
+}
+
+// generalCommand executes a command of DevX that refers to no object.
+func (c *deviceContext) generalCommand(in, out []byte) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
+	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
+	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
+	return c.dev.Do(cmd)
 }

@@ -46,6 +46,7 @@ var suites = []suite{
 		"One test is skipped in C and has none in Go: the software ConnectX maps no address handles to QPs."},
 	{"test_mlx5_huge_page", "uverbs/devicetest", "TestDeviceParityHugePage",
 		"C reads the environment when a queue is made, Go when a device is opened."},
+	{"test_mlx5_lag_affinity", "uverbs/devicetest", "TestDeviceParityLAGAffinity", ""},
 	{"test_mlx5_ooo_qp", "uverbs/devicetest", "TestDeviceParityOOO",
 		"The software ConnectX reorders the packets of these QPs."},
 	{"test_mlx5_timestamp", "uverbs/devicetest", "TestDeviceParityTimestamp",

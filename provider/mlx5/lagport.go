@@ -1,0 +1,210 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Commands of link aggregation, and where their fields are.
+const (
+	opQueryQP       = 0x50b
+	queryQPSize     = 0x10
+	queryQPReply    = 0x110
+	queryQPPort     = 0x18 // the byte of qpc.lag_tx_port_affinity
+	opModifyTIS     = 0x913
+	modifyTISSize   = 0xc0
+	modifyTISMask   = 0x17 // the byte of bitmask.lag_tx_port_affinity
+	modifyTISPort   = 0x20 // the byte of ctx.lag_tx_port_affinity
+	changeTISPort   = 1 << 2
+	opQueryTIS      = 0x915
+	queryTISReply   = 0xb0
+	queryTISPort    = 0x10
+	opQueryLAG      = 0x842
+	queryLAGSize    = 0x10
+	queryLAGPort    = 0xf // the byte of ctx.tx_remap_affinity_1; that of the second port is before it
+	objectNumber    = 8   // 24 bits in a word: a QP or a TIS
+	modifyQPMask    = 0x10
+	modifyQPPort    = 0x18
+	changeLAGPort   = 1 << 15
+	portMask        = 0xf
+	lagCapByte      = 0x10 + 0x4f // the byte of num_lag_ports
+	lagRTSCapByte   = 0x10 + 0x2a
+	lagRTSCapBit    = 1 << 5 // rts2rts_lag_tx_port_affinity
+	opQueryLAGPort  = "query the LAG port"
+	opModifyLAGPort = "change the LAG port"
+)
+
+// QueryLAGPort returns the port of a link aggregation (LAG) that is chosen for a QP, and the active port, through which
+// the QP sends: another one while the chosen port is down. Ports begin with 1. The kernel assigns one to each QP of
+// type RC, UC, UD, XRCSend, DCI and RawPacket in the transition to INIT. This is mlx5dv_query_qp_lag_port(3).
+//
+// QueryLAGPort returns an error that matches [uverbs.ErrNotSupported] if the adapter's ports are not aggregated, the QP
+// has no port, or the device or the kernel lacks this, [uverbs.ErrInvalid] if the QP is nil or of another type, and
+// [uverbs.ErrClosed] after its Close.
+func QueryLAGPort(qp *uverbs.QP) (port, active int, err error) {
+	err = withLAG(qp, opQueryLAGPort, func(l *lagQP) (err error) {
+		port, active, err = l.query()
+		return err
+	})
+	return port, active, err
+}
+
+// ModifyLAGPort chooses the port of a link aggregation for a QP, so that a program with several QPs uses the bandwidth
+// of all ports: mlx5dv_modify_qp_lag_port(3). The QP is in state RTS; one of type RawPacket may be in any state from
+// INIT on. A QP of type XRCSend keeps its port.
+//
+// The errors are those of [QueryLAGPort], and [uverbs.ErrInvalid] for other states and ports.
+func ModifyLAGPort(qp *uverbs.QP, port int) error {
+	return withLAG(qp, opModifyLAGPort, func(l *lagQP) error {
+		if port < 1 || port > l.ports {
+			return invalidLAG(l.op, fmt.Sprintf("port %d: the LAG has the ports 1 to %d", port, l.ports))
+		}
+		if _, _, err := l.query(); err != nil {
+			return err
+		}
+		return l.modify(uint8(port))
+	})
+}
+
+// lagPorts returns the number of aggregated ports, or 0 if there is no LAG. Without DevX, there is no way to ask the
+// device.
+func (c *deviceContext) lagPorts(op string) (int, error) {
+	general, err := c.generalCaps(op)
+	switch {
+	case errors.Is(err, uverbs.ErrNotSupported):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	if n := int(general[lagCapByte] & portMask); n > 1 {
+		return n, nil
+	}
+	return 0, nil
+}
+
+// A lagQP is a QP of an adapter with aggregated ports.
+type lagQP struct {
+	driver.QPRef
+	ctx    *deviceContext
+	op     string
+	ports  int
+	rtsCap bool   // the device changes the port of a QP in state RTS
+	tis    uint32 // of type RawPacket
+}
+
+func (l *lagQP) kind() uverbs.QPType { return uverbs.QPType(l.Type) }
+
+// withLAG calls f with a QP that may have a port.
+func withLAG(qp *uverbs.QP, op string, f func(*lagQP) error) error {
+	if qp == nil {
+		return invalidLAG(op, "the QP is nil")
+	}
+	return driver.WithQP(qp, op, func(r driver.QPRef) error {
+		c, ok := r.Impl.(*deviceContext)
+		if !ok {
+			return notSupported(op, "the QP is not of an mlx5 device")
+		}
+		l := &lagQP{QPRef: r, ctx: c, op: op}
+		switch l.kind() {
+		case uverbs.RC, uverbs.UC, uverbs.UD, uverbs.XRCSend, uverbs.DCI:
+		case uverbs.RawPacket:
+			if q := queuesOf(r.QP); q != nil {
+				l.tis = q.tis
+			}
+			if l.tis == 0 {
+				return notSupported(op, "the QP has no send queue, or the context has no DevX")
+			}
+		default:
+			return invalidLAG(op, fmt.Sprintf("a QP of type %v has no port", l.kind()))
+		}
+		general, err := c.generalCaps(op)
+		if err == nil {
+			l.ports, err = c.lagPorts(op)
+		}
+		switch {
+		case err != nil:
+			return err
+		case l.ports == 0:
+			return notSupported(op, "the adapter has one port, or its ports are not aggregated")
+		}
+		l.rtsCap = general[lagRTSCapByte]&lagRTSCapBit != 0
+		return f(l)
+	})
+}
+
+func invalidLAG(op, detail string) error {
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: detail}
+}
+
+// query returns the QP's port and the one that is used. QUERY_LAG knows two ports.
+func (l *lagQP) query() (port, active int, err error) {
+	in, out := make([]byte, queryLAGSize), make([]byte, queryLAGSize)
+	binary.BigEndian.PutUint16(in, opQueryLAG)
+	if err := l.ctx.generalCommand(in, out); err != nil {
+		return 0, 0, err
+	}
+	used := [...]byte{1: out[queryLAGPort], 2: out[queryLAGPort-1]}
+	if port, err = l.port(); err != nil {
+		return 0, 0, err
+	}
+	if port < 1 || port >= len(used) {
+		return 0, 0, notSupported(l.op, fmt.Sprintf("the QP's port is %d: before INIT, or if the LAG chooses ports, it is 0",
+			port))
+	}
+	return port, int(used[port] & portMask), nil
+}
+
+// port returns the port in the context of the QP, or of its TIS.
+func (l *lagQP) port() (int, error) {
+	in, out, at := l.command(opQueryQP, queryQPSize, l.Number), make([]byte, queryQPReply), queryQPPort
+	if l.kind() == uverbs.RawPacket {
+		in, out, at = l.command(opQueryTIS, queryQPSize, l.tis), make([]byte, queryTISReply), queryTISPort
+	}
+	err := l.ctx.queryObject(l.Handle, in, out)
+	return int(out[at] & portMask), err
+}
+
+func (l *lagQP) command(opcode uint16, size int, number uint32) []byte {
+	in := make([]byte, size)
+	binary.BigEndian.PutUint16(in, opcode)
+	binary.BigEndian.PutUint32(in[objectNumber:], number)
+	return in
+}
+
+func (l *lagQP) modify(port uint8) error {
+	if l.kind() == uverbs.RawPacket {
+		in := l.command(opModifyTIS, modifyTISSize, l.tis)
+		in[modifyTISMask] = changeTISPort
+		in[modifyTISPort] = port
+		return l.ctx.modifyObject(l.Handle, in, make([]byte, modifyQPReply))
+	}
+	switch s := uverbs.QPState(l.State); {
+	case l.kind() == uverbs.XRCSend || !l.rtsCap:
+		return notSupported(l.op, "the device does not change the port of a QP of type "+l.kind().String())
+	case s != uverbs.StateRTS:
+		return invalidLAG(l.op, fmt.Sprintf("the QP is in state %v: the port can be changed in state RTS", s))
+	}
+	in := l.command(opRTS2RTS, modifyQPSize, l.Number)
+	binary.BigEndian.PutUint32(in[modifyQPMask:], changeLAGPort)
+	in[modifyQPPort] = port
+	return l.ctx.modifyObject(l.Handle, in, make([]byte, modifyQPReply))
+}
+
+// queryObject executes a command of DevX that queries an object of the verbs.
+func (c *deviceContext) queryObject(handle uint32, in, out []byte) error {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY)
+	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, handle)
+	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in)
+	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
+	return c.dev.Do(cmd)
+}
