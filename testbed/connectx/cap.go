@@ -17,6 +17,7 @@ const (
 	CapAtomic    CapType = 3
 	CapRoCE      CapType = 4
 	CapFlowTable CapType = 7
+	CapQoS       CapType = 12
 	CapDevMem    CapType = 15
 	CapGeneral2  CapType = 0x20
 )
@@ -45,7 +46,7 @@ func Offered(link LinkLayer) []Capability {
 	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredOrdering,
 		offeredPinned)
 	if link == Ethernet {
-		return slices.Concat(common, offeredEthernet, offeredLAG)
+		return slices.Concat(common, offeredEthernet, offeredLAG, offeredPacing)
 	}
 	return slices.Concat(common, offeredInfiniBand)
 }

@@ -35,7 +35,7 @@ var byOpcode = make(map[uint16]*command)
 
 func init() {
 	for _, table := range [][]command{hcaCommands, portCommands, objectCommands, qpCommands, srqCommands, ethCommands,
-		flowCommands, uctxCommands, umemCommands, dctCommands, lagCommands,
+		flowCommands, uctxCommands, umemCommands, dctCommands, lagCommands, pacingCommands,
 		generalCommands} {
 		for i := range table {
 			byOpcode[table[i].opcode] = &table[i]

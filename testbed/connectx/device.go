@@ -108,6 +108,7 @@ type Device struct {
 	owners   owners
 	umems    numbers
 	reserved numbers
+	rates    map[uint16]uint16 // of entries of the table of rates, their users
 	memories map[uint32]*umem
 	port     portState
 	failures []*failure
@@ -208,6 +209,7 @@ func (d *Device) stop() {
 	d.owners = newOwners()
 	d.umems = newNumbers("umem", 1, 1<<d.caps.general(prm.HCACapLogMaxUMem)-1)
 	d.reserved = newReserved()
+	d.rates = make(map[uint16]uint16)
 	d.memories = make(map[uint32]*umem)
 	d.port.restart()
 	d.hca.Reset()

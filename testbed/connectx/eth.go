@@ -32,6 +32,7 @@ var ethCommands = []command{
 const (
 	wqCyclic = 1 // wq_type
 
+	selectRate       = 1 << 0 // modify_bitmask of MODIFY_SQ
 	selectVSD        = 1 << 1 // modify_bitmask of MODIFY_RQ
 	selectScatterFCS = 1 << 2
 )
@@ -85,6 +86,9 @@ func (d *Device) createSQ(in, out []byte) error {
 		Buffer:       b,
 		ReservedLKey: prm.SQCRLKY.Is(c),
 	}
+	if a.RateIndex, err = d.rateIndex(userOf(in), c); err != nil {
+		return err
+	}
 	switch {
 	case stride != sqShift:
 		return refuse(statusBadParam, reasonSize)
@@ -103,8 +107,19 @@ func (d *Device) createSQ(in, out []byte) error {
 }
 
 func (d *Device) modifySQ(in, out []byte) error {
-	from, to := prm.ModifySQInSQState.Get(in), prm.SQCState.Get(prm.ModifySQInSQC.Bytes(in))
-	return d.hca.ModifySQ(get32(prm.ModifySQInSQN, in), engine.QueueState(from), engine.QueueState(to))
+	number, c := get32(prm.ModifySQInSQN, in), prm.ModifySQInSQC.Bytes(in)
+	from, to := engine.QueueState(prm.ModifySQInSQState.Get(in)), engine.QueueState(prm.SQCState.Get(c))
+	if prm.ModifySQInModifyBitmask.Get(in)&selectRate == 0 {
+		return d.hca.ModifySQ(number, from, to)
+	}
+	index, err := d.rateIndex(userOf(in), c)
+	if err != nil {
+		return err
+	}
+	if err := d.hca.ModifySQ(number, from, to); err != nil {
+		return err
+	}
+	return d.hca.SetSQRate(number, index)
 }
 
 func (d *Device) destroySQ(in, out []byte) error {
@@ -122,6 +137,7 @@ func (d *Device) querySQ(in, out []byte) error {
 	prm.SQCUserIndex.Set(c, uint64(q.UserIndex))
 	prm.SQCTISNum0.Set(c, uint64(q.TIS))
 	prm.SQCTISLstSize.Set(c, 1)
+	prm.SQCPacketPacingRateLimitIndex.Set(c, uint64(q.RateIndex))
 	showWQ(prm.SQCWQ.Bytes(c), q.PD, q.LogSize, sqShift, &q.Buffer, q.Record)
 	return nil
 }

@@ -149,6 +149,11 @@ func (d *Device) owns(user uint16) bool {
 			return true
 		}
 	}
+	for _, owner := range d.rates {
+		if owner == user {
+			return true
+		}
+	}
 	return false
 }
 
@@ -163,6 +168,7 @@ var userCommands = map[uint16]rights{
 	0x762: {}, // QUERY_HCA_VPORT_CONTEXT
 	0x770: {}, // QUERY_VPORT_COUNTER
 	0x80d: {}, // NOP
+	0x780: {}, // SET_PP_RATE_LIMIT: see checkRate
 	0x842: {}, // QUERY_LAG
 
 	0x200: {creates: mkeyKind, number: prm.CreateMKeyOutMKeyIndex, uses: list(pdOf(prm.MKCPD, prm.CreateMKeyInMKC))},

@@ -19,6 +19,7 @@ type ethernet struct {
 	tirs   table[*TIR]
 	tables table[*flowTable]
 	roots  map[FlowTableType]uint32
+	rates  map[uint16]Rate
 	local  [2]bool // local loopback: unicast, multicast
 }
 
@@ -33,6 +34,7 @@ func (h *HCA) clearEthernet() {
 		tirs:   newTable[*TIR]("TIR", 1, l.EthernetQueues),
 		tables: newTable[*flowTable]("flow table", 1, l.FlowTables),
 		roots:  make(map[FlowTableType]uint32),
+		rates:  make(map[uint16]Rate),
 	}
 }
 

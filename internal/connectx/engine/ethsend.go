@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/connectx/prm"
@@ -20,6 +21,7 @@ type SQAttr struct {
 	Buffer       Buffer
 	Record       uint64
 	ReservedLKey bool
+	RateIndex    uint16 // in the table of rates
 }
 
 // An SQ is a raw Ethernet send queue.
@@ -35,6 +37,7 @@ type SQ struct {
 	ring   sendQueue
 	stream *stream     // being segmented: of the WQE before the ring's head
 	later  *loop.Timer // the next turn
+	due    time.Time   // when the rate permits the next frame
 }
 
 // CreateSQ creates a send queue in state Reset.
@@ -93,7 +96,7 @@ func (h *HCA) ModifySQ(number uint32, from, to QueueState) error {
 		q.stop()
 		q.ring.reset()
 	}
-	q.run()
+	q.resume()
 	return nil
 }
 
@@ -132,7 +135,7 @@ func (q *SQ) fail() {
 	}
 	q.state = QueueError
 	q.hca.config.Events.Async(AsyncEvent{Type: EventQPFatal, Queue: QueueSQ, Number: q.Number})
-	q.run()
+	q.resume()
 }
 
 // framesPerTurn is how many frames a queue sends before others run.
@@ -143,12 +146,16 @@ func (q *SQ) run() {
 	if q.later != nil {
 		return
 	}
+	var wait time.Duration
 	for range framesPerTurn {
+		if wait = q.wait(); wait > 0 {
+			break
+		}
 		if !q.step() {
 			return
 		}
 	}
-	q.later = q.hca.config.Loop.After(0, func() {
+	q.later = q.hca.config.Loop.After(max(wait, 0), func() {
 		q.later = nil
 		q.run()
 	})
@@ -156,7 +163,7 @@ func (q *SQ) run() {
 
 // stop ends the work in progress, without completions.
 func (q *SQ) stop() {
-	q.state, q.stream = QueueReset, nil
+	q.state, q.stream, q.due = QueueReset, nil, time.Time{}
 	q.later.Stop()
 	q.later = nil
 }
@@ -295,6 +302,7 @@ func (q *SQ) transmit(frame []byte) transport.Syndrome {
 		return transport.LocalLength
 	}
 	h := q.hca
+	q.sent(len(frame))
 	if !h.port.up || !h.port.fits(uint64(len(frame))) {
 		return transport.OK
 	}

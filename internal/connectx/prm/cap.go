@@ -251,6 +251,18 @@ var (
 	EthCapLROTimerSupportedPeriods     = EthCap.array("lro_timer_supported_periods", 0x30, 32, 4)
 )
 
+// The capabilities of quality of service: type 12.
+var (
+	QoSCap                          = layout("qos_cap", 0x100)
+	QoSCapPacketPacing              = QoSCap.field("packet_pacing", 0x0, 0, 1)
+	QoSCapPacketPacingBurstBound    = QoSCap.field("packet_pacing_burst_bound", 0x0, 5, 1)
+	QoSCapPacketPacingTypicalSize   = QoSCap.field("packet_pacing_typical_size", 0x0, 6, 1)
+	QoSCapPacketPacingUID           = QoSCap.field("packet_pacing_uid", 0x1, 3, 1)
+	QoSCapPacketPacingMaxRate       = QoSCap.field("packet_pacing_max_rate", 0x8, 0, 32)
+	QoSCapPacketPacingMinRate       = QoSCap.field("packet_pacing_min_rate", 0xc, 0, 32)
+	QoSCapPacketPacingRateTableSize = QoSCap.field("packet_pacing_rate_table_size", 0x12, 0, 16)
+)
+
 // The capabilities of RoCE: type 4.
 var (
 	RoCECap                       = layout("roce_cap", 0x100)
