@@ -56,6 +56,8 @@ const (
 	OutOfOrder     = "out_of_order"    // QPs whose packets may overtake others
 	LAG            = "lag"             // QPs with ports of a LAG
 	LAGIB          = "lag_ib"          // with InfiniBand
+	PacketPacing   = "packet_pacing"   // rates of raw packets
+	PacketPacingIB = "packet_pacing_ib"
 	RawPacket      = "raw_packet"
 	RawPacketIB    = "raw_packet_ib" // on an InfiniBand port
 	EthernetIB     = "ethernet_ib"   // IP flows and other Ethernet flows, on an InfiniBand port
@@ -125,6 +127,7 @@ var table = []rule{
 	{"rxe", DCStreamReset, never, "dynamically connected transport is mlx5's"},
 	{"rxe", OutOfOrder, never, "out-of-order QPs are mlx5's"},
 	{"rxe", LAG, never, "rxe has one port"},
+	{"rxe", PacketPacing, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no null key"},
 	{"rxe", DeviceMemory, never, "rxe has no memory but the host's"},

@@ -42,5 +42,6 @@ func RunInfiniBand(t *testing.T) {
 // memoryTable has the features that machines in memory have and mlx5 does not have, or the opposite. They have the
 // others as mlx5 has them.
 var memoryTable = []rule{
+	{Memory, PacketPacing, never, "package devx needs a real device"},
 	{Memory, CMServices, never, "a network in memory has no subnet administrator"},
 }

@@ -39,6 +39,8 @@ var mlx5Table = []rule{
 	{"mlx5", OutOfOrder, version{6, 13}, "mlx5_ib has the flag of MODIFY_QP since 6.13"},
 	{"mlx5", LAG, always, "the kernel assigns ports without a bond since 5.8, which is older than the bed"},
 	{"mlx5", LAGIB, never, "the software ConnectX has a LAG on Ethernet only"},
+	{"mlx5", PacketPacing, always, "since 5.7, which is older than the bed"},
+	{"mlx5", PacketPacingIB, never, "raw packets need Ethernet"},
 	{"mlx5", DeviceMemory, always, "since 4.17, which is older than the bed"},
 	{"mlx5", ImportDM, version{5, 13}, "mlx5_ib describes device memory to other processes since 5.13"},
 	{"mlx5", MemoryOps, version{5, 13}, "mlx5_ib maps operations on device memory since 5.13"},

@@ -2865,6 +2865,35 @@ const (
 	MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS  = 0x1001
 )
 
+// Constants of enum mlx5_ib_objects (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_OBJECT_PP = 0x1007
+)
+
+// Constants of enum mlx5_ib_pp_obj_methods (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_METHOD_PP_OBJ_ALLOC   = 0x1000
+	MLX5_IB_METHOD_PP_OBJ_DESTROY = 0x1001
+)
+
+// Constants of enum mlx5_ib_pp_alloc_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_PP_OBJ_ALLOC_HANDLE = 0x1000
+	MLX5_IB_ATTR_PP_OBJ_ALLOC_CTX    = 0x1001
+	MLX5_IB_ATTR_PP_OBJ_ALLOC_FLAGS  = 0x1002
+	MLX5_IB_ATTR_PP_OBJ_ALLOC_INDEX  = 0x1003
+)
+
+// Constants of enum mlx5_ib_pp_obj_destroy_attrs (rdma/mlx5_user_ioctl_cmds.h).
+const (
+	MLX5_IB_ATTR_PP_OBJ_DESTROY_HANDLE = 0x1000
+)
+
+// Constants of enum mlx5_ib_uapi_pp_alloc_flags (rdma/mlx5_user_ioctl_verbs.h).
+const (
+	MLX5_IB_UAPI_PP_ALLOC_FLAGS_DEDICATED_INDEX = 0x1
+)
+
 // Constants of enum mlx5_ib_uapi_uar_alloc_type (rdma/mlx5_user_ioctl_verbs.h).
 const (
 	MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF = 0x0
