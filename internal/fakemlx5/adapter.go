@@ -46,6 +46,7 @@ type Adapter struct {
 	pd      uint32 // of the kernel's own objects; 0 if there is none yet
 	limits  Limits
 	pinned  uint64 // bytes
+	rates   uint16 // entries of the table of rates that were used
 }
 
 type cqOwner struct {

@@ -27,6 +27,9 @@ func (k *Kernel) modifyQP(r *uapi.IbUverbsModifyQp, before, after uint8) error {
 		if from == uverbs.StateReset && to == uverbs.StateInit && q.tis != nil {
 			q.tis.LAGPort = k.nextLAGPort()
 		}
+		if err := k.limitRate(q, to); err != nil {
+			return err
+		}
 		k.modifyRawQP(q, to)
 		return nil
 	}

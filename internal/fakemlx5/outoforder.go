@@ -16,6 +16,7 @@ func (k *Kernel) queryDevice(c ioctl.Call) {
 	if !k.NoOutOfOrder {
 		r.Flags = uapi.MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP
 	}
+	k.pacingCaps(&r.PacketPacingCaps)
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
 }
 

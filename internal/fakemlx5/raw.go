@@ -24,6 +24,7 @@ type rawQP struct {
 	tis   *engine.TIS
 	rq    *engine.RQ
 	tir   *engine.TIR
+	rate  uint16 // its entry of the table of rates, or 0
 	spans []span
 
 	creation creation
@@ -158,6 +159,9 @@ func (k *Kernel) modifyRawQP(q *rawQP, state uverbs.QPState) {
 func (k *Kernel) destroyRawQP(q *rawQP) error {
 	k.unpin(q.spans)
 	var errs []error
+	if q.rate != 0 {
+		errs = append(errs, k.adapter.HCA.SetRate(q.rate, engine.Rate{}))
+	}
 	if q.tir != nil {
 		errs = append(errs, k.adapter.HCA.DestroyTIR(q.tir.Number))
 	}

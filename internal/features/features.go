@@ -56,9 +56,10 @@ const (
 	OutOfOrder     = "out_of_order"    // QPs whose packets may overtake others
 	LAG            = "lag"             // QPs with ports of a LAG
 	LAGIB          = "lag_ib"          // with InfiniBand
-	PacketPacing   = "packet_pacing"   // rates of raw packets
+	PacketPacing   = "packet_pacing"   // rates of raw packets, by DevX
 	PacketPacingIB = "packet_pacing_ib"
 	RawPacket      = "raw_packet"
+	RawRate        = "raw_rate"      // of raw packets
 	RawPacketIB    = "raw_packet_ib" // on an InfiniBand port
 	EthernetIB     = "ethernet_ib"   // IP flows and other Ethernet flows, on an InfiniBand port
 	Clock          = "clock"         // of the device, for completion time stamps
@@ -72,7 +73,7 @@ const (
 	DMABuf         = "dmabuf"
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions per event
-	RateLimit      = "rate_limit"      // of a QP
+	RateLimit      = "rate_limit"      // of an RC QP
 	SQD            = "sqd"             // the QP state SQD
 	SRQResize      = "srq_resize"      // changing the size of an SRQ
 	SRQFirstLimit  = "srq_first_limit" // the limit in the attributes of a new SRQ
@@ -127,6 +128,7 @@ var table = []rule{
 	{"rxe", DCStreamReset, never, "dynamically connected transport is mlx5's"},
 	{"rxe", OutOfOrder, never, "out-of-order QPs are mlx5's"},
 	{"rxe", LAG, never, "rxe has one port"},
+	{"rxe", RawRate, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", PacketPacing, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", Import, never, "rxe has no query_ucontext, so contexts are not shared"},
 	{"rxe", NullMR, never, "rxe has no null key"},

@@ -39,6 +39,7 @@ var mlx5Table = []rule{
 	{"mlx5", OutOfOrder, version{6, 13}, "mlx5_ib has the flag of MODIFY_QP since 6.13"},
 	{"mlx5", LAG, always, "the kernel assigns ports without a bond since 5.8, which is older than the bed"},
 	{"mlx5", LAGIB, never, "the software ConnectX has a LAG on Ethernet only"},
+	{"mlx5", RawRate, always, "since 4.10, which is older than the bed"},
 	{"mlx5", PacketPacing, always, "since 5.7, which is older than the bed"},
 	{"mlx5", PacketPacingIB, never, "raw packets need Ethernet"},
 	{"mlx5", DeviceMemory, always, "since 4.17, which is older than the bed"},
@@ -51,7 +52,7 @@ var mlx5Table = []rule{
 	{"mlx5", EthernetIB, never, "an InfiniBand port has no network device except IPoIB"},
 	{"mlx5", Clock, always, "since 4.2, which is older than the bed"},
 	{"mlx5", RawWQE, always, "the library's, not the driver's"},
-	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs only, and the software ConnectX does not"},
+	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs only"},
 }
 
 // mlx5Events has the events of such a device that a test in the guest can

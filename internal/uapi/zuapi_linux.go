@@ -2355,6 +2355,11 @@ const (
 	MLX5_IB_CREATE_QP_RESP_MASK_TISN = 0x2
 )
 
+// Constants of enum mlx5_ib_packet_pacing_cap_flags (rdma/mlx5-abi.h).
+const (
+	MLX5_IB_PP_SUPPORT_BURST = 0x1
+)
+
 // Mlx5IbAllocUcontextReqV2 is struct mlx5_ib_alloc_ucontext_req_v2 (rdma/mlx5-abi.h).
 type Mlx5IbAllocUcontextReqV2 struct {
 	_                   structs.HostLayout

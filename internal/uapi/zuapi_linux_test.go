@@ -710,6 +710,7 @@ var goConsts = map[string]uint64{
 	"MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP":                MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP,
 	"MLX5_IB_MODIFY_QP_OOO_DP":                           MLX5_IB_MODIFY_QP_OOO_DP,
 	"MLX5_IB_CREATE_QP_RESP_MASK_TISN":                   MLX5_IB_CREATE_QP_RESP_MASK_TISN,
+	"MLX5_IB_PP_SUPPORT_BURST":                           MLX5_IB_PP_SUPPORT_BURST,
 	"MLX5_IB_OBJECT_UAR":                                 MLX5_IB_OBJECT_UAR,
 	"MLX5_IB_METHOD_UAR_OBJ_ALLOC":                       MLX5_IB_METHOD_UAR_OBJ_ALLOC,
 	"MLX5_IB_METHOD_UAR_OBJ_DESTROY":                     MLX5_IB_METHOD_UAR_OBJ_DESTROY,

@@ -16,6 +16,7 @@ type DeviceAttr struct {
 	OutOfOrder OutOfOrderLimits
 	// LAGPorts is the number of aggregated ports, or 0: see [QueryLAGPort].
 	LAGPorts int
+	Rates    RateLimits
 }
 
 // OutOfOrderLimits has the maximum number of receives of QPs with [QPOptions.OutOfOrder], by their type: of
@@ -42,6 +43,9 @@ func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
 		if a.OutOfOrder, err = c.outOfOrder(op); err == nil {
 			a.LAGPorts, err = c.lagPorts(op)
 		}
+		if err == nil {
+			a.Rates, err = c.rateLimits()
+		}
 		return err
 	})
 	if err != nil {
@@ -63,16 +67,10 @@ const (
 // outOfOrder returns the limits of out-of-order QPs, as libmlx5 computes them. The kernel says whether it has the
 // option, the device for which QPs. Without DevX there is no way to ask the device.
 func (c *deviceContext) outOfOrder(op string) (l OutOfOrderLimits, err error) {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
-		&uapi.IbUverbsExQueryDevice{})
-	resp := new(uapi.Mlx5IbQueryDeviceResp)
-	out := cmd.UHW(nil, ioctl.SizeOf[uapi.Mlx5IbQueryDeviceResp]())
-	if err := c.dev.Do(cmd); err != nil {
+	resp, err := c.queryDriver()
+	if err != nil {
 		return l, err
 	}
-	copy(ioctl.BytesOf(resp), out)
 	if resp.Flags&uapi.MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP == 0 {
 		return l, nil
 	}
@@ -98,6 +96,21 @@ func (c *deviceContext) outOfOrder(op string) (l OutOfOrderLimits, err error) {
 		}
 	}
 	return l, nil
+}
+
+// queryDriver returns the driver's part of QUERY_DEVICE.
+func (c *deviceContext) queryDriver() (*uapi.Mlx5IbQueryDeviceResp, error) {
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
+		&uapi.IbUverbsExQueryDevice{})
+	resp := new(uapi.Mlx5IbQueryDeviceResp)
+	out := cmd.UHW(nil, ioctl.SizeOf[uapi.Mlx5IbQueryDeviceResp]())
+	if err := c.dev.Do(cmd); err != nil {
+		return nil, err
+	}
+	copy(ioctl.BytesOf(resp), out)
+	return resp, nil
 }
 
 // checkOutOfOrder checks that the device has out-of-order QPs of the type, with as many receives.
