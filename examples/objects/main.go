@@ -5,6 +5,7 @@
 //	objects put http://192.0.2.1:7480/name < file
 //	objects get http://192.0.2.1:7480/name > file
 //	objects -range bytes=0-1023 get http://192.0.2.1:7480/name
+//	objects -t dc get http://192.0.2.1:7480/name > file
 package main
 
 import (
@@ -25,11 +26,12 @@ import (
 )
 
 var (
-	device = flag.String("d", "", "RDMA device (default: the first with an active port)")
-	listen = flag.String("l", ":7480", "address to serve")
-	ranges = flag.String("range", "", "HTTP range to get, such as bytes=0-1023")
-	size   = flag.Int("size", 16<<20, "bytes of a buffer: larger objects travel over TCP, or in ranges")
-	count  = flag.Int("buffers", 8, "number of buffers")
+	device  = flag.String("d", "", "RDMA device (default: the first with an active port)")
+	listen  = flag.String("l", ":7480", "address to serve")
+	service = flag.String("t", "", "transport service: rc (default), or dc of ConnectX")
+	ranges  = flag.String("range", "", "HTTP range to get, such as bytes=0-1023")
+	size    = flag.Int("size", 16<<20, "bytes of a buffer: larger objects travel over TCP, or in ranges")
+	count   = flag.Int("buffers", 8, "number of buffers")
 )
 
 const usage = "usage: objects [flags] serve DIR | put URL | get URL"
@@ -86,7 +88,7 @@ func serve(ctx context.Context, pool *onesided.Pool, dir string) error {
 
 // request sends an object from the standard input, or prints one.
 func request(ctx context.Context, pool *onesided.Pool, method, url string) (err error) {
-	t := &onesided.Transport{Pool: pool}
+	t := &onesided.Transport{Pool: pool, Service: *service}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {

@@ -40,6 +40,25 @@ cat /tmp/source /tmp/source > /tmp/store/b
 run get $url/b > /tmp/target 2> /tmp/log; grep 'over TCP' /tmp/log
 cmp /tmp/store/b /tmp/target
 
+if ls /sys/class/infiniband | grep -q mlx5; then
+	echo "put and get with dynamically connected transport"
+	run -t dc put $url/c < /tmp/source 2> /tmp/log; rdma 4194304
+	cmp /tmp/source /tmp/store/c
+	run -t dc get $url/c > /tmp/target 2> /tmp/log; rdma 4194304
+	cmp /tmp/source /tmp/target
+	run get $url/c > /tmp/target 2> /tmp/log; rdma 4194304
+	for i in 1 2 3; do
+		run -t dc get $url/c > /dev/null 2>&1 &
+		kill -9 $!
+		wait $! || true
+	done
+	run -t dc get $url/c > /tmp/target 2> /tmp/log; rdma 4194304
+	cmp /tmp/source /tmp/target
+else
+	run -t dc get $url/a > /tmp/target 2> /tmp/log; grep 'over TCP' /tmp/log
+	cmp /tmp/source /tmp/target
+fi
+
 echo "clients killed"
 for i in 1 2 3; do
 	run get $url/a > /dev/null 2>&1 &

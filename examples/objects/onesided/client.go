@@ -28,6 +28,9 @@ var ErrResponse = errors.New("onesided: the server sent a wrong length of data")
 type Transport struct {
 	Base http.RoundTripper // nil: http.DefaultTransport
 	Pool *Pool             // nil: bodies travel over TCP
+	// Service is the transport service, "rc" for reliable connections, which is the default, or
+	// "dc" for dynamically connected transport, which both ends' devices must have.
+	Service string
 
 	mu   sync.Mutex
 	idle map[string][]end // by host
@@ -69,6 +72,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.Pool == nil || !put && req.Method != http.MethodGet || req.ContentLength > int64(t.Pool.size) {
 		return t.base().RoundTrip(req)
 	}
+	via, err := t.via()
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
 	b, err := t.Pool.get(req.Context())
 	if err != nil {
 		if req.Context().Err() != nil {
@@ -77,7 +85,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return t.base().RoundTrip(req)
 	}
-	x := &offer{t: t, req: req, b: b, length: len(b.mem)}
+	x := &offer{t: t, via: via, req: req, b: b, length: len(b.mem)}
 	if put {
 		x.length = int(req.ContentLength)
 		_, err := io.ReadFull(req.Body, b.mem[:x.length])
@@ -96,8 +104,16 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// take returns an end for a request to a host.
-func (t *Transport) take(host string) (end, error) {
+// via returns the transport of t.Service.
+func (t *Transport) via() (transport, error) {
+	if t.Service == "" {
+		return transports[0], nil
+	}
+	return transportOf(t.Service)
+}
+
+// take returns an end for a request to a host, which is a new one of via if there is none.
+func (t *Transport) take(host string, via transport) (end, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if ends := t.idle[host]; len(ends) > 0 {
@@ -105,7 +121,7 @@ func (t *Transport) take(host string) (end, error) {
 		t.n--
 		return ends[len(ends)-1], nil
 	}
-	return transports[0].open(t.Pool)
+	return via.open(t.Pool)
 }
 
 // put keeps an end for the next request. There are at most as many as buffers.
@@ -126,6 +142,7 @@ func (t *Transport) put(host string, e end) error {
 // An offer is a request in progress at the client.
 type offer struct {
 	t      *Transport
+	via    transport
 	req    *http.Request
 	b      *buffer
 	length int // of the data, or of the room for it
@@ -137,7 +154,7 @@ const maxTries = 3
 
 func (x *offer) do() (*http.Response, error) {
 	var err error
-	if x.e, err = x.t.take(x.req.URL.Host); err != nil {
+	if x.e, err = x.t.take(x.req.URL.Host, x.via); err != nil {
 		return x.plain(x.b.release)
 	}
 	for range maxTries {
@@ -165,7 +182,7 @@ func (x *offer) do() (*http.Response, error) {
 			if err := x.e.Close(); err != nil {
 				return x.plain(x.revoke)
 			}
-			if x.e, err = transports[0].open(x.t.Pool); err != nil {
+			if x.e, err = x.via.open(x.t.Pool); err != nil {
 				return x.plain(x.b.release)
 			}
 		} else if err := x.e.connect(reply); err != nil {
@@ -188,7 +205,7 @@ func (x *offer) request(sent *atomic.Int32) *http.Request {
 	r := x.req.Clone(httptrace.WithClientTrace(x.req.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Add(1) },
 	}))
-	r.Header.Set(headerToken, Token{Transport: transports[0].name(), Addr: x.b.mr.Addr(), Length: x.length,
+	r.Header.Set(headerToken, Token{Transport: x.via.name(), Addr: x.b.mr.Addr(), Length: x.length,
 		RKey: x.b.mr.RKey(), Peer: x.e.peer()}.String())
 	switch {
 	case !writes(r.Method):

@@ -27,13 +27,21 @@
 // are HTTP's: Range, If-Range, 206 and 416 are up to the handler, for instance
 // http.ServeContent.
 //
+// # Transports
+//
+// With reliable connections, rc, the server has a QP for each of a client's links. With
+// dynamically connected transport, dc, it has one for each request in progress, whatever the
+// number of clients. ConnectX has dc. [Transport.Service] chooses; a server accepts both, and
+// refuses the token if its device lacks dc.
+//
 // # Memory
 //
 // Both ends move data only from and to the buffers of a Pool, which are registered once and
 // reused. A buffer of the client is reused as soon as the server has replied. If the server
 // has not replied, because the request was canceled or the connection broke, the client first
 // closes the memory region and the QP, in this order: then the device refuses what the server
-// may still send.
+// may still send. With dc, the QP is a DCT, which the device destroys after it has completed
+// what it had begun.
 //
 // The client trusts its server not to use a token after its reply. The server trusts no
 // client: tokens are parsed strictly, a token can only break the client's own QP, and the

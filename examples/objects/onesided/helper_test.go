@@ -55,6 +55,9 @@ type rig struct {
 	ctx            context.Context
 }
 
+// service is the Service of the rigs' clients.
+var service string
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{T: t, net: verbstest.NewNetwork(t), store: &objects{}}
@@ -69,7 +72,7 @@ func newRig(t *testing.T) *rig {
 			r.front.Load().(http.HandlerFunc)(w, q)
 		}))
 	})
-	r.client.Run(func() { r.transport = &Transport{Base: base, Pool: r.pool()} })
+	r.client.Run(func() { r.transport = &Transport{Base: base, Pool: r.pool(), Service: service} })
 	t.Cleanup(func() {
 		cancel()
 		base.CloseIdleConnections()

@@ -47,22 +47,20 @@ func (s *links) take(p *Pool, t Token) (c *cached, reply string, err error) {
 	if err := s.makeRoom(); err != nil {
 		return nil, "", err
 	}
-	for _, tr := range transports {
-		if tr.name() != t.Transport {
-			continue
-		}
-		l, reply, err := tr.accept(p, t.Peer)
-		if err != nil {
-			return nil, "", err
-		}
-		if s.byPeer == nil {
-			s.byPeer = map[string]*cached{}
-		}
-		c := &cached{link: l, key: key, used: s.clock, busy: reply == ""}
-		s.byPeer[key] = c
-		return c, reply, nil
+	tr, err := transportOf(t.Transport)
+	if err != nil {
+		return nil, "", err
 	}
-	return nil, "", fmt.Errorf("onesided: no transport %q", t.Transport)
+	l, reply, err := tr.accept(p, t.Peer)
+	if err != nil {
+		return nil, "", err
+	}
+	if s.byPeer == nil {
+		s.byPeer = map[string]*cached{}
+	}
+	c = &cached{link: l, key: key, used: s.clock, busy: reply == ""}
+	s.byPeer[key] = c
+	return c, reply, nil
 }
 
 // makeRoom closes the link that was not used for longest, if there are maxLinks.

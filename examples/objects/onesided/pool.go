@@ -19,6 +19,7 @@ type Pool struct {
 	size  int
 	count int
 	free  chan *buffer
+	dcis  chan *dci   // that no request uses
 	lost  chan []byte // memory that a device may still write: it is never used again
 }
 
@@ -34,7 +35,7 @@ func OpenPool(device string, count, size int) (*Pool, error) {
 		return nil, err
 	}
 	p := &Pool{dev: dev, size: size, count: count, free: make(chan *buffer, count)}
-	p.lost = make(chan []byte, count)
+	p.lost, p.dcis = make(chan []byte, count), make(chan *dci, count)
 	if p.pd, err = dev.AllocPD(); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}

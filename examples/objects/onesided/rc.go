@@ -3,7 +3,6 @@ package onesided
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -71,18 +70,7 @@ func (q *rcQP) connect(peer string) error {
 }
 
 func (q *rcQP) transfer(ctx context.Context, op uverbs.Opcode, b uverbs.SGE, t Token) error {
-	if _, err := q.qp.PostSend(uverbs.SendWR{Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{b},
-		RemoteAddr: t.Addr, RKey: t.RKey}); err != nil {
-		return err
-	}
-	var wc [1]uverbs.WC
-	if _, err := q.cq.PollWait(ctx, wc[:]); err != nil {
-		return err
-	}
-	if err := wc[0].Err(); err != nil {
-		return fmt.Errorf("onesided: %v of %d bytes: %w", op, t.Length, err)
-	}
-	return nil
+	return move(ctx, q.qp, q.cq, t.request(op, b))
 }
 
 // Close ends all access to this machine's memory through the QP.

@@ -26,7 +26,10 @@ var ErrToken = errors.New("onesided: not a token of version " + tokenVersion)
 //
 // The version is 1. The address has 16 hexadecimal digits, the key 8; the length is decimal, in
 // bytes. The form of the peer depends on the transport. For rc it is an [uverbs.Endpoint]: LID,
-// QP number, PSN, GID, MTU and the number of READs that the QP serves.
+// QP number, PSN, GID, MTU and the number of READs that the QP serves. For dc it is the access key
+// of the DCT, in 16 hexadecimal digits, and its Endpoint:
+//
+//	1;dc;00007f2a10000000;1048576;0001a2b3;0123456789abcdef:0000:000123:a1b2c3:00000000000000000000ffff0a090001:5:16
 type Token struct {
 	Transport string
 	Addr      uint64

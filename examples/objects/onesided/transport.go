@@ -2,6 +2,7 @@ package onesided
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -34,5 +35,35 @@ type link interface {
 	Close() error
 }
 
-// transports are those of the client, the best one first. A server accepts all of them.
-var transports = []transport{rc{}}
+// transports are those that a server accepts. The first one is the client's default.
+var transports = []transport{rc{}, dc{}}
+
+// transportOf returns the transport of a name.
+func transportOf(name string) (transport, error) {
+	for _, tr := range transports {
+		if tr.name() == name {
+			return tr, nil
+		}
+	}
+	return nil, fmt.Errorf("onesided: no transport %q", name)
+}
+
+// request returns the request that moves b to or from the memory of the token.
+func (t Token) request(op uverbs.Opcode, b uverbs.SGE) uverbs.SendWR {
+	return uverbs.SendWR{Opcode: op, Flags: uverbs.Signaled, SGL: []uverbs.SGE{b}, RemoteAddr: t.Addr, RKey: t.RKey}
+}
+
+// move posts a request and waits until it has completed.
+func move(ctx context.Context, qp *uverbs.QP, cq *uverbs.CQ, wr uverbs.SendWR) error {
+	if _, err := qp.PostSend(wr); err != nil {
+		return err
+	}
+	var wc [1]uverbs.WC
+	if _, err := cq.PollWait(ctx, wc[:]); err != nil {
+		return err
+	}
+	if err := wc[0].Err(); err != nil {
+		return fmt.Errorf("onesided: %v of %d bytes: %w", wr.Opcode, wr.SGL[0].Length, err)
+	}
+	return nil
+}
