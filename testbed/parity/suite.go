@@ -49,6 +49,7 @@ var suites = []suite{
 	{"test_mlx5_lag_affinity", "uverbs/devicetest", "TestDeviceParityLAGAffinity", ""},
 	{"test_mlx5_ooo_qp", "uverbs/devicetest", "TestDeviceParityOOO",
 		"The software ConnectX reorders the packets of these QPs."},
+	{"test_mlx5_pp", "uverbs/devicetest", "TestDeviceParityPP", ""},
 	{"test_mlx5_timestamp", "uverbs/devicetest", "TestDeviceParityTimestamp",
 		"C reads the clock by verbs and converts its counts by mlx5dv; Go's `uverbs.Context.WallClock` does that."},
 	{"test_odp", "uverbs/devicetest", "TestDeviceParityODP",
