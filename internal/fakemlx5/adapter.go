@@ -41,12 +41,13 @@ type Adapter struct {
 	loop   *loop.Loop
 	memory memory
 	// cqs has the kernel's part of each CQ.
-	cqs     map[uint32]cqOwner
-	kernels map[*Kernel]bool
-	pd      uint32 // of the kernel's own objects; 0 if there is none yet
-	limits  Limits
-	pinned  uint64 // bytes
-	rates   uint16 // entries of the table of rates that were used
+	cqs      map[uint32]cqOwner
+	kernels  map[*Kernel]bool
+	pd       uint32 // of the kernel's own objects; 0 if there is none yet
+	limits   Limits
+	pinned   uint64 // bytes
+	rates    uint16 // entries of the table of rates that were used
+	reserved uint32 // the last block of reserved QP numbers
 }
 
 type cqOwner struct {

@@ -10,14 +10,22 @@ import (
 )
 
 // The device has the commands of DevX that the provider itself issues: QUERY_HCA_CAP for the current general
-// capabilities, RTS2RTS_QP for what MODIFY_QP of the verbs lacks, and those of LAG ports. Package devx needs a real
-// device.
+// capabilities, RTS2RTS_QP for what MODIFY_QP of the verbs lacks, those of LAG ports, and CREATE_GENERAL_OBJECT for
+// reserved QP numbers. Package devx needs a real device.
 
-// Opcodes of these commands, and the mode of QUERY_HCA_CAP.
+// Opcodes of these commands, and the modes of QUERY_HCA_CAP.
 const (
-	queryHCACap    = 0x100
-	currentGeneral = 1
-	rts2RTS        = 0x505
+	queryHCACap     = 0x100
+	currentGeneral  = 1
+	currentGeneral2 = 0x20<<1 | 1
+	rts2RTS         = 0x505
+	createGeneral   = 0xa00
+)
+
+// Reserved QP numbers: the first, and how many a block has.
+const (
+	firstReserved = 1 << 22
+	logReserved   = 6
 )
 
 // resetStream is the parameter of RTS2RTS_QP's extension that resets a stream of a DCI.
@@ -43,12 +51,25 @@ func (k *Kernel) devxOther(c ioctl.Call) error {
 		return unix.EINVAL
 	case prm.CmdOpcode.Get(in) == queryLAG:
 		return k.queryLAG(out)
-	case prm.CmdOpcode.Get(in) != queryHCACap || prm.CmdOpMod.Get(in) != currentGeneral:
+	case prm.CmdOpcode.Get(in) != queryHCACap:
 		return unix.EOPNOTSUPP
 	case len(out) < prm.QueryHCACapOut.Size:
 		return unix.EINVAL
 	}
 	caps := prm.QueryHCACapOutCapability.Bytes(out)
+	switch prm.CmdOpMod.Get(in) {
+	case currentGeneral:
+		k.generalCaps(caps)
+	case currentGeneral2:
+		prm.HCACap2LogReservedQPNGranularity.Set(caps, logReserved)
+	default:
+		return unix.EOPNOTSUPP
+	}
+	return nil
+}
+
+// generalCaps sets the general capabilities.
+func (k *Kernel) generalCaps(caps []byte) {
 	prm.HCACapQPCExtension.Set(caps, 1)
 	k.lagCaps(caps)
 	if !k.adapter.cfg.InfiniBand {
@@ -60,6 +81,39 @@ func (k *Kernel) devxOther(c ioctl.Call) error {
 			f.Set(caps, 1)
 		}
 	}
+	if !k.NoReservedQPNs {
+		prm.HCACapGeneralObjTypes.Set(caps, 1<<prm.ObjectReservedQPN)
+	}
+}
+
+// devxCreate creates a block of reserved QP numbers.
+func (k *Kernel) devxCreate(c ioctl.Call) error {
+	in, out := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT,
+		prm.GeneralObjectIn.Size, prm.GeneralObjectOut.Size)
+	switch {
+	case k.NoDevX:
+		return unix.EOPNOTSUPP
+	case in == nil || prm.CmdOpcode.Get(in) != createGeneral:
+		return unix.EINVAL
+	case prm.GeneralObjectInObjType.Get(in) != prm.ObjectReservedQPN ||
+		prm.GeneralObjectInLogObjRange.Get(in) != logReserved:
+		return unix.EREMOTEIO
+	}
+	k.adapter.reserved++
+	h := k.adapter.reserved
+	k.objs[h] = true
+	attr(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE).Data = uint64(h)
+	prm.GeneralObjectOutObjID.Set(out, uint64(firstReserved+h<<logReserved))
+	return nil
+}
+
+// devxDestroy destroys a block of reserved QP numbers.
+func (k *Kernel) devxDestroy(c ioctl.Call) error {
+	h := handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE)
+	if !k.objs[h] {
+		return unix.ENOENT
+	}
+	delete(k.objs, h)
 	return nil
 }
 
@@ -109,3 +163,6 @@ func remoteIO(err error) error {
 	}
 	return nil
 }
+
+// DevXObjects returns how many objects of DevX the file has.
+func (k *Kernel) DevXObjects() int { return len(k.objs) }

@@ -28,6 +28,8 @@ type Kernel struct {
 	OnCommand func(ioctl.Call)
 	// NoOutOfOrder is set for a kernel or a device without out-of-order QPs.
 	NoOutOfOrder bool
+	// NoReservedQPNs is set for a device without reserved QP numbers.
+	NoReservedQPNs bool
 	// NoDevX is set for a kernel or a device without DevX.
 	NoDevX bool
 	// NoLAG is set for a device whose ports are not aggregated. LAGPortDown is a port that is down, or 0.
@@ -57,6 +59,7 @@ type Kernel struct {
 	mrs   map[uint32]*mr
 	mws   map[uint32]*engine.MKey
 	dms   map[uint32]*dm
+	objs  map[uint32]bool // of DevX: blocks of reserved QP numbers
 	raw   rawObjects
 }
 
@@ -66,7 +69,7 @@ func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
 	k := &Kernel{Kernel: core, adapter: a,
 		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
 		QPs: map[uint32]*QP{}, dcts: map[uint32]*dct{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{},
-		dms:     map[uint32]*dm{},
+		dms: map[uint32]*dm{}, objs: map[uint32]bool{},
 		records: map[uint64]int{}, queues: map[uint64]receiver{}}
 	k.Reply = uapi.Mlx5IbAllocUcontextResp{QpTabSize: 1 << 17, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512,
 		MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15, MaxSrqRecvWr: 1 << 15, NumPorts: 1, CqeVersion: a.cfg.CQEVersion,
@@ -145,6 +148,10 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		return k.devxQuery(c)
 	case [2]uint16{uapi.MLX5_IB_OBJECT_PP, uapi.MLX5_IB_METHOD_PP_OBJ_ALLOC}:
 		return unix.EPROTONOSUPPORT // the device has no packet pacing
+	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE}:
+		return k.devxCreate(c)
+	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_DESTROY}:
+		return k.devxDestroy(c)
 	}
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err

@@ -80,6 +80,7 @@ const (
 	MWBindRight    = "mw_bind_right"   // windows are refused for memory without MWBindAccess
 	MWKeyOrder     = "mw_key_order"    // windows are refused for a key that is not the next one
 	RawWQE         = "raw_wqe"         // requests in the format of the device
+	ReservedQPN    = "reserved_qpn"    // QP numbers that no QP has
 	MWHoldsMR      = "mw_holds_mr"     // an MR cannot be closed while a window is bound to it
 )
 
@@ -144,6 +145,7 @@ var table = []rule{
 	{"rxe", Moderation, never, "rxe has no modify_cq"},
 	{"rxe", RateLimit, never, "rxe accepts only the standard attributes of a QP"},
 	{"rxe", RawWQE, never, "rxe's requests are structs of the kernel"},
+	{"rxe", ReservedQPN, never, "reserved QP numbers are mlx5's"},
 	{"rxe", SQD, always, "since the driver exists (4.8)"},
 	{"rxe", SRQResize, always, "since the driver exists (4.8)"},
 	{"rxe", SRQFirstLimit, always, "since the driver exists (4.8)"},

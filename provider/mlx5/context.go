@@ -61,6 +61,8 @@ type deviceContext struct {
 	clock   clock
 	wall    wallClock
 
+	reserved reservedQPNs
+
 	mu      sync.Mutex
 	ports   map[uint8]portKind
 	general []byte // the device's general capabilities, once they have been queried

@@ -98,19 +98,28 @@ func (c *deviceContext) generalCaps(op string) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.general == nil {
-		in, out := make([]byte, queryCapSize), make([]byte, queryCapReply)
-		binary.BigEndian.PutUint16(in, opQueryCap)
-		binary.BigEndian.PutUint16(in[6:], currentCap)
-		switch err := c.generalCommand(in, out); err {
-		case nil:
-		case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
-			return nil, notSupported(op, "the device or the kernel has no DevX")
-		default:
+		out, err := c.queryCaps(op, currentCap)
+		if err != nil {
 			return nil, err
 		}
 		c.general = out
 	}
 	return c.general, nil
+}
+
+// queryCaps executes QUERY_HCA_CAP and returns its reply.
+func (c *deviceContext) queryCaps(op string, mod uint16) ([]byte, error) {
+	in, out := make([]byte, queryCapSize), make([]byte, queryCapReply)
+	binary.BigEndian.PutUint16(in, opQueryCap)
+	binary.BigEndian.PutUint16(in[6:], mod)
+	switch err := c.generalCommand(in, out); err {
+	case nil:
+		return out, nil
+	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
+		return nil, notSupported(op, "the device or the kernel has no DevX")
+	default:
+		return nil, err
+	}
 }
 
 // generalCommand executes a command of DevX that refers to no object.
