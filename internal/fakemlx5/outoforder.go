@@ -17,6 +17,7 @@ func (k *Kernel) queryDevice(c ioctl.Call) {
 		r.Flags = uapi.MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP
 	}
 	k.pacingCaps(&r.PacketPacingCaps)
+	r.DciStreamsCaps = uapi.Mlx5IbDciStreamsCaps{MaxLogNumConcurent: logStreams, MaxLogNumErrored: logErroredStreams}
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
 }
 

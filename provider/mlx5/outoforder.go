@@ -17,6 +17,8 @@ type DeviceAttr struct {
 	// LAGPorts is the number of aggregated ports, or 0: see [QueryLAGPort].
 	LAGPorts int
 	Rates    RateLimits
+	// DCIStreams has the limits of [uverbs.QPConfig.DCIStreams]. They are 0 if the device or the kernel has no streams.
+	DCIStreams uverbs.DCIStreams
 }
 
 // OutOfOrderLimits has the maximum number of receives of QPs with [QPOptions.OutOfOrder], by their type: of
@@ -39,6 +41,13 @@ func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
 		c, ok := impl.(*deviceContext)
 		if !ok {
 			return notSupported(op, "the context is not of an mlx5 device")
+		}
+		r, err := c.queryDriver()
+		if err != nil {
+			return err
+		}
+		if s := r.DciStreamsCaps; s.MaxLogNumConcurent > 0 {
+			a.DCIStreams = uverbs.DCIStreams{Concurrent: 1 << s.MaxLogNumConcurent, Errored: 1 << s.MaxLogNumErrored}
 		}
 		if a.OutOfOrder, err = c.outOfOrder(op); err == nil {
 			a.LAGPorts, err = c.lagPorts(op)

@@ -117,7 +117,11 @@ func TestOutOfOrderCommands(t *testing.T) {
 func TestOutOfOrderRefusals(t *testing.T) {
 	d := newDesk(t, standard())
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
-	limits := good(QueryDevice(d.c))(t).OutOfOrder
+	a := good(QueryDevice(d.c))(t)
+	if want := (uverbs.DCIStreams{Concurrent: 64, Errored: 64}); a.DCIStreams != want {
+		t.Errorf("the limits of streams are %+v, want %+v", a.DCIStreams, want)
+	}
+	limits := a.OutOfOrder
 	if want := (OutOfOrderLimits{RC: 1 << 14, XRC: 1 << 15, DCT: 1 << 15}); limits != want {
 		t.Errorf("the limits are %+v, want %+v", limits, want)
 	}
