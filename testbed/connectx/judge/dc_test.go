@@ -31,28 +31,50 @@ func TestDCPython(t *testing.T) {
 			if p.kernel != "6.12" {
 				vm.SkipRepeat(t, "6.12")
 			}
-			w := world.StartTest(t, world.Config{LinkLayer: p.layer(), Devices: 1,
-				Adapt: func(_ int, c *connectx.Config) { c.ODP = true }})
-			g := vm.Start(t, p.guest(w))
-			if err := prepare(t.Context(), p, g); err != nil {
-				t.Fatal(err)
-			}
-			program.Until(t, g, "grep -qs ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state")
-			for module, n := range dcModules {
-				results, err := pyverbs.Run(t.Context(), g, []string{module}, p.pyverbsArgs()...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(results) != n {
-					t.Errorf("%s has %d tests, want %d", module, len(results), n)
-				}
-				for _, r := range results {
-					if r.Outcome == pyverbs.Fail || r.Outcome == pyverbs.Skip && !slices.Contains(mayBeSkipped[r.Name], p.link) {
-						t.Errorf("%s.%s: %s: %s", r.Module, r.Name, r.Outcome, r.Why)
-					}
-				}
-			}
-			checkLog(t, g)
+			runModules(t, p, dcModules)
 		})
 	}
+}
+
+// TestOutOfOrderPython runs rdma-core's tests of out-of-order queue pairs, which of these kernels only 7.2 has. The
+// page has them, too; this test is in every run.
+func TestOutOfOrderPython(t *testing.T) {
+	for _, p := range places {
+		if p.kernel != "7.2" {
+			continue
+		}
+		t.Run(p.String(), func(t *testing.T) {
+			if p.link != roce {
+				vm.SkipRepeat(t, roce)
+			}
+			runModules(t, p, map[string]int{"test_mlx5_ooo_qp": 3})
+		})
+	}
+}
+
+// runModules runs modules, which have so many tests. All must pass but those of mayBeSkipped.
+func runModules(t *testing.T, p place, modules map[string]int) {
+	t.Helper()
+	w := world.StartTest(t, world.Config{LinkLayer: p.layer(), Devices: 1,
+		Adapt: func(_ int, c *connectx.Config) { c.ODP = true }})
+	g := vm.Start(t, p.guest(w))
+	if err := prepare(t.Context(), p, g); err != nil {
+		t.Fatal(err)
+	}
+	program.Until(t, g, "grep -qs ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state")
+	for module, n := range modules {
+		results, err := pyverbs.Run(t.Context(), g, []string{module}, p.pyverbsArgs()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(results) != n {
+			t.Errorf("%s has %d tests, want %d", module, len(results), n)
+		}
+		for _, r := range results {
+			if r.Outcome == pyverbs.Fail || r.Outcome == pyverbs.Skip && !slices.Contains(mayBeSkipped[r.Name], p.link) {
+				t.Errorf("%s.%s: %s: %s", r.Module, r.Name, r.Outcome, r.Why)
+			}
+		}
+	}
+	checkLog(t, g)
 }
