@@ -48,6 +48,11 @@ func (b *bench) all(ctx context.Context, link, driver string) error {
 	}
 	fmt.Fprintf(b.report, "goverbs on %s (%s, %s)\n%s\n", b.device, driver, link, kernel())
 	b.run(ctx, part{name: "devinfo", command: []string{b.path("devinfo"), "-v", "-d", b.device}, line: lineWith("fw_ver")})
+	if driver == "mlx5" {
+		began := time.Now()
+		text, err := capabilities(b.device)
+		b.add(part{name: "capabilities", line: inOneLine}, text, time.Since(began), err)
+	}
 	for _, p := range b.suites(link, driver) {
 		b.run(ctx, p)
 	}
@@ -106,7 +111,10 @@ func (b *bench) suites(link, driver string) (all []part) {
 				"-test.skip=" + skip},
 		})
 	}
-	add(driver, "^TestDeviceConformance$")
+	add(driver, "^TestDevice(Conformance|DMOps)$")
+	if driver == "mlx5" {
+		add("devx", "^TestDevice")
+	}
 	add("uverbs", "^TestDevice")
 	switch {
 	case link != "Ethernet":

@@ -15,6 +15,7 @@ var (
 	suites = map[string]string{
 		"uverbs.test":   "uverbs/devicetest",
 		"mlx5.test":     "provider/mlx5",
+		"devx.test":     "provider/mlx5/devx",
 		"rxe.test":      "provider/rxe",
 		"cm.test":       "cm/devicetest",
 		"examples.test": "cm",

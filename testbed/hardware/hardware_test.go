@@ -37,8 +37,8 @@ func TestSuites(t *testing.T) {
 	}
 	for _, c := range []struct {
 		address, link, want string
-	}{{"", "Ethernet", "mlx5 uverbs"}, {"10.9.0.1", "Ethernet", "mlx5 uverbs cm examples"},
-		{"", "InfiniBand", "mlx5 uverbs cm"}} {
+	}{{"", "Ethernet", "mlx5 devx uverbs"}, {"10.9.0.1", "Ethernet", "mlx5 devx uverbs cm examples"},
+		{"", "InfiniBand", "mlx5 devx uverbs cm"}} {
 		b := &bench{options: &options{device: "mlx5_0", address: c.address}}
 		if got := names(b, c.link); got != c.want {
 			t.Errorf("%+v: %s", c, got)

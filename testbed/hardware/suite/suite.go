@@ -15,7 +15,7 @@ const Ethernet = "^TestDevice(EveryGID|GIDs|Mcast|RawPacket.*|StressUD|UDSend|UD
 const Disturbing = "^TestDevicePortEvents$|^TestDeviceEvents$/^(port_|GID_|device_speed)"
 
 // Connections matches the tests of cm that need only the device's IPv4 address.
-const Connections = "^TestDevice(Echo|RDMACM|PostRecvEarly|SRQ|SharedSRQ|ReadWrite|XRC|XRCEnds" +
+const Connections = "^TestDevice(Echo|RDMACM|MLX5RDMACM|PostRecvEarly|SRQ|SharedSRQ|ReadWrite|XRC|XRCEnds" +
 	"|ExternalQP|ExternalQPSync|PortSpaceIB)$"
 
 // Examples matches the tests of cm's examples that need only the device's IPv4 address.
