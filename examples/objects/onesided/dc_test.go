@@ -52,7 +52,8 @@ func TestDCKeys(t *testing.T) {
 // TestPeerOfDC parses the addresses of DCTs.
 func TestPeerOfDC(t *testing.T) {
 	const local = ":0000:000123:a1b2c3:00000000000000000000ffff0a090001:5:16"
-	if key, remote, err := parseDCT("0123456789abcdef" + local); err != nil || key != 0x123456789abcdef || remote.QPN != 0x123 {
+	key, remote, err := parseDCT("0123456789abcdef" + local)
+	if err != nil || key != 0x123456789abcdef || remote.QPN != 0x123 {
 		t.Errorf("%#x, %v (%v)", key, remote, err)
 	}
 	for _, bad := range []string{"", "0123456789abcdef", "123456789abcdef" + local, "x123456789abcdef" + local,
