@@ -201,11 +201,13 @@ func (q *QP) query(m QPMask) (QPAttr, error) {
 	}
 	var a QPAttr
 	a.decode(resp)
-	if a.Cap.MaxSendSGE == 0 { // the kernel does not know the sizes of a send queue that the provider manages
+	if a.Cap.MaxSendSGE == 0 {
+		// The provider manages the queues. The kernel does not know the sizes of the send queue,
+		// and that not all slots of the receive queue are used.
 		a.Cap.MaxSendWR, a.Cap.MaxSendSGE, a.Cap.MaxInline = q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline
-	}
-	if n := q.cap.MaxRecvWR; n > 0 && n < a.Cap.MaxRecvWR { // the provider does not fill all slots of the queue
-		a.Cap.MaxRecvWR = n
+		if q.cap.MaxRecvWR > 0 {
+			a.Cap.MaxRecvWR = min(a.Cap.MaxRecvWR, q.cap.MaxRecvWR)
+		}
 	}
 	return a, nil
 }
