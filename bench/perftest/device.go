@@ -106,6 +106,8 @@ func (o *Options) usualInline(driver string) int {
 		return 0
 	}
 	switch {
+	case o.dc() && !o.fetches():
+		return dcInline
 	case o.Verb != Send:
 		return 220
 	case o.Type == uverbs.UD:

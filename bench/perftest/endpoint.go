@@ -34,8 +34,10 @@ type queue struct {
 	sendOffset int // of sent messages in mr
 	recvOffset int // of received messages in mr
 	own, peer  keys
-	ah         *uverbs.AH // UD
-	qpn, qkey  uint32     // UD: destination
+	dct        *uverbs.QP               // DC: receives, and serves the peer's requests
+	dci        struct{ own, peer keys } // DC with QPs of both types at each end
+	ah         *uverbs.AH               // UD and DC
+	qpn, qkey  uint32                   // UD and DC: destination
 
 	wrs         []uverbs.SendWR
 	recvs       []uverbs.RecvWR
@@ -115,7 +117,7 @@ func (e *endpoint) prepareObjects() (err error) {
 			return o.explainSizes(err, "-r %d for each of -q %d", o.RxDepth, o.QPs)
 		}
 	}
-	if o.SRQ && o.postsReceives() {
+	if o.SRQ && o.postsReceives() || o.dct() {
 		if e.srq, err = e.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: o.RxDepth, SingleGoroutine: o.NoLock}); err != nil {
 			return o.explainSizes(err, "-r %d", o.RxDepth)
 		}
@@ -173,6 +175,9 @@ func (e *endpoint) qpConfig() uverbs.QPConfig {
 
 // createQPs creates the QPs of a test without -R.
 func (e *endpoint) createQPs() error {
+	if e.o.dc() {
+		return e.createDC()
+	}
 	for range e.o.QPs {
 		qp, err := e.pd.CreateQP(e.qpConfig())
 		if err != nil {
@@ -218,6 +223,12 @@ func (e *endpoint) init(qp *uverbs.QP) error {
 // exchanged.
 func (e *endpoint) connect() error {
 	for _, q := range e.qps {
+		if e.o.dc() {
+			if err := e.connectDC(q); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := e.toRTR(q); err != nil {
 			return err
 		}
@@ -282,7 +293,7 @@ func (e *endpoint) toRTR(q *queue) error {
 
 func (e *endpoint) toRTS(q *queue) error {
 	a, m := uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: q.own.psn}, uverbs.MaskState|uverbs.MaskSQPSN
-	if e.o.Type == uverbs.RC {
+	if e.o.reliable() {
 		if q.peer.outs > 255 {
 			return atPeer("-o", "the peer accepts %d outstanding READs, and the maximum is 255: it is not perftest", q.peer.outs)
 		}

@@ -78,8 +78,8 @@ func (o *Options) info() {
 		o.printf(" Test with events. Using %s_comp%d\n", o.device, o.Vector)
 	}
 	o.printf(" Dual-port       : OFF\t\tDevice         : %s\n", o.device)
-	o.printf(" Number of qps   : %d\t\tTransport type : %s\n", o.QPs, o.transport())
-	o.printf(" Connection type : %v\t\tUsing SRQ      : %s\n", o.Type, onOff(o.SRQ))
+	o.printf(" Number of qps   : %d\t\tTransport type : %s\n", o.qpCount(), o.transport())
+	o.printf(" Connection type : %v\t\tUsing SRQ      : %s\n", o.typeName(), onOff(o.SRQ))
 	o.printf(" PCIe relax order: %s\t\tLock-free      : %s\n", onOff(o.relaxed()), onOff(o.NoLock))
 	o.printf(" ibv_wr* API     : OFF\t\tUsing DDP      : OFF\n")
 	if o.active() || o.Bidirectional {
@@ -117,7 +117,7 @@ func (o *Options) info() {
 	o.printf("\n%s", separator)
 }
 
-// address prints the keys of one end's QP. With rdma_cm those of the memory are
+// address prints the keys of one end's QP. With rdma_cm those of the memory and the SRQ are
 // omitted, as in perftest.
 func (o *Options) address(side string, k keys) {
 	if !o.fullReport() {
@@ -133,6 +133,9 @@ func (o *Options) address(side string, k keys) {
 	}
 	if (o.Verb == Write || o.Verb == Read) && !o.CommCM {
 		o.printf(" RKey %s VAddr %s", hex(uint64(k.rkey), 8), hex(k.vaddr, 16))
+	}
+	if o.dc() && !o.CommCM {
+		o.printf(" SRQn %s", hex(uint64(k.srqn), 8))
 	}
 	o.printf("\n")
 	if o.withGID {

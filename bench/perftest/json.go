@@ -26,9 +26,9 @@ func (o *Options) infoJSON() *fields {
 	}
 	f.add("Dual_port", "%q", "OFF")
 	f.add("Device", "%q", o.device)
-	f.add("Number_of_qps", "%d", o.QPs)
+	f.add("Number_of_qps", "%d", o.qpCount())
 	f.add("Transport_type", "%q", o.transport())
-	f.add("Connection_type", "%q", o.Type.String())
+	f.add("Connection_type", "%q", o.typeName())
 	f.add("Using_SRQ", "%q", onOff(o.SRQ))
 	f.add("PCIe_relax_order", "%q", onOff(o.relaxed()))
 	f.add("ibv_wr_API", "%q", "OFF")

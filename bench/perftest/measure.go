@@ -13,7 +13,7 @@ func (s *session) measure(ctx context.Context) error {
 	case idle && o.Bandwidth && !o.receives():
 		return e.serveClient(ctx)
 	case idle && o.fetches():
-		if err := e.ctl.sync(ctx, e.qps[0].own); err != nil {
+		if err := e.ctl.sync(ctx, e.first()); err != nil {
 			return err
 		}
 		o.rule()
@@ -38,7 +38,7 @@ func (s *session) measure(ctx context.Context) error {
 func (e *endpoint) serveClient(ctx context.Context) error {
 	o := e.o
 	o.header()
-	if err := e.ctl.sync(ctx, e.qps[0].own); err != nil {
+	if err := e.ctl.sync(ctx, e.first()); err != nil {
 		return err
 	}
 	peer, err := e.reports(ctx, bwReport{})
@@ -46,7 +46,7 @@ func (e *endpoint) serveClient(ctx context.Context) error {
 		return err
 	}
 	o.printBandwidth(peer)
-	if err := e.ctl.syncSoon(ctx, e.qps[0].own); err != nil {
+	if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
 		return err
 	}
 	o.rule()
@@ -100,7 +100,7 @@ func (e *endpoint) watched(ctx context.Context, f func() error) error {
 func (e *endpoint) syncAfterRun(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
 	defer cancel()
-	return e.ctl.sync(ctx, e.qps[0].own)
+	return e.ctl.sync(ctx, e.first())
 }
 
 // measureLatency measures the latency of each size.
@@ -112,7 +112,7 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 			if err := e.fill(); err != nil {
 				return err
 			}
-			if err := e.ctl.syncSoon(ctx, e.qps[0].own); err != nil {
+			if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
 				return err
 			}
 		}
@@ -196,7 +196,7 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 	}
 	meets := o.receives() || o.Bidirectional && !o.Infinite
 	if meets {
-		if err := e.ctl.syncSoon(ctx, e.qps[0].own); err != nil {
+		if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
 			return own, total, err
 		}
 	}

@@ -51,10 +51,12 @@ func (o *Options) checkMinimums() error {
 
 func (o *Options) checkType() error {
 	switch {
-	case o.fetches() && o.Type != uverbs.RC:
-		return here("-c", "READs and atomics need RC")
+	case o.fetches() && !o.reliable():
+		return here("-c", "READs and atomics need RC or DC")
 	case o.Type == uverbs.UD && o.Verb != Send:
 		return here("-c", "UD supports only SEND")
+	case o.dc() && o.RDMACM:
+		return here("-c", "rdma_cm does not connect DC: leave out -R")
 	case o.Type == uverbs.UC && o.RDMACM:
 		return here("-c", "rdma_cm does not connect UC: leave out -R")
 	case o.SourceIP != "" && strings.Contains(o.SourceIP, ":") != o.IPv6Addr:
@@ -69,6 +71,7 @@ func (o *Options) checkType() error {
 	if o.RDMACM {
 		o.CommCM = true
 	}
+	o.SRQ = o.SRQ || o.dc() // a DCT receives into an SRQ
 	return nil
 }
 
@@ -99,10 +102,10 @@ func (o *Options) normalizeDepths() error {
 		if o.receives() {
 			o.RxDepth = min(o.RxDepth, o.Iters)
 		}
-		if o.Type != uverbs.RC && o.SRQ && o.Iters <= minUDSRQ {
+		if !o.reliable() && o.SRQ && o.Iters <= minUDSRQ {
 			o.RxDepth = minUDSRQ
 		}
-		if o.Type != uverbs.RC && o.RxDepth == defaultRxDepth { // there is no flow control
+		if !o.reliable() && o.RxDepth == defaultRxDepth { // there is no flow control
 			o.RxDepth = min(o.Iters, 16000)
 		}
 	}
@@ -126,7 +129,7 @@ func (o *Options) checkLists() error {
 	case o.PostList > 1 && o.PostList%o.CQMod != 0:
 		return here("-Q", "the last request of each list of %d must be signaled: %d does not divide that",
 			o.PostList, o.CQMod)
-	case o.SRQ && o.QPs > o.RxDepth/o.RecvPostList:
+	case o.SRQ && o.receives() && o.QPs > o.RxDepth/o.RecvPostList:
 		return here("--use-srq", "%d receives are not enough for %d queue pairs: raise -r and -n", o.RxDepth, o.QPs)
 	case o.RecvPostList > o.RxDepth:
 		return here("--recv_post_list", "a list of %d does not fit into a queue of %d: raise -r", o.RecvPostList, o.RxDepth)
@@ -146,7 +149,7 @@ func (o *Options) checkModes() error {
 	switch {
 	case o.WarmUp && (o.receives() || !o.Bandwidth):
 		return here("--perform_warm_up", "only the bandwidth tests of WRITE, READ and atomics have it")
-	case o.SRQ && o.Verb != Send:
+	case o.SRQ && o.Verb != Send && !o.dc():
 		return here("--use-srq", "only SEND tests have it")
 	case o.SRQ && o.Type == uverbs.UC:
 		return here("--use-srq", "UC has no shared receive queues: choose RC or UD")

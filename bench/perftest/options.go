@@ -22,7 +22,7 @@ type Options struct {
 	IPv6Addr bool   // of the control connection
 	SourceIP string // local address to listen on or to connect from
 
-	Type         uverbs.QPType // RC, UC or UD
+	Type         uverbs.QPType // RC, UC, UD or, for DC, DCI
 	Size         int           // bytes
 	All          bool          // all powers of two from 2 bytes to 8 MiB
 	Iters        int

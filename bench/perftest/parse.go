@@ -67,7 +67,7 @@ func (o *Options) once(opt getopt.Option) func(string) error {
 func (o *Options) common() []getopt.Option {
 	n, i, f, s := getopt.New, getopt.Int[int], getopt.Flag, getopt.String
 	return []getopt.Option{
-		n('c', "connection", "RC/UC/UD", "Connection type (default RC)", o.setType),
+		n('c', "connection", "RC/UC/UD/DC", "Connection type (default RC)", o.setType),
 		n('d', "ib-dev", "dev", "Use IB device <dev> (default first device found)", s(&o.Device)),
 		n('D', "duration", "seconds", "Run test for a customized period of seconds", i(&o.Duration, 1, 1<<31-1)),
 		n('f', "margin", "seconds", "Measure results within margins (default a quarter of the duration)",
@@ -199,10 +199,10 @@ func (o *Options) kindTable() []getopt.Option {
 func (o *Options) setType(value string) error {
 	t, ok := connections[value]
 	switch {
-	case value == "XRC" || value == "DC" || value == "SRD":
-		return fmt.Errorf("%s is not supported: choose RC, UC or UD", value)
+	case value == "XRC" || value == "SRD":
+		return fmt.Errorf("%s is not supported: choose RC, UC, UD or DC", value)
 	case !ok:
-		return fmt.Errorf("%q is not one of RC, UC and UD", value)
+		return fmt.Errorf("%q is not one of RC, UC, UD and DC", value)
 	}
 	o.Type = t
 	return nil

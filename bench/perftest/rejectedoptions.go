@@ -82,7 +82,7 @@ func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 		{"value", "encryption is not supported",
 			"aes_block_size kek_path credentials_path data_enc_keys_number data_enc_key_app_path"},
 		{"", "encryption is not supported", "aes_xts encrypt_on_tx sig_before"},
-		{"value", "DC queue pairs are not supported: choose RC, UC or UD with -c", "log_dci_streams log_active_dci_streams"},
+		{"value", "DCIs with streams are not supported", "log_dci_streams log_active_dci_streams"},
 		{"value", "only HiSilicon adapters have it", "congest_type"},
 		{"", "not supported: it applies to some adapters only", "no_ddp use_ooo"},
 		{"value", rawEthernet, "source_mac dest_mac dest_ip source_ip dest_port source_port ethertype remote_mac local_mac " +

@@ -19,6 +19,9 @@ func (e *endpoint) prepare(size int) {
 			wr := &q.wrs[j]
 			wr.WRID, wr.Opcode = uint64(i), e.o.opcode()
 			wr.AH, wr.QPN, wr.QKey = q.ah, q.qpn, q.qkey
+			if e.o.dc() {
+				wr.DCKey = dcKey
+			}
 			if e.o.remote() {
 				wr.RKey = q.peer.rkey
 			}

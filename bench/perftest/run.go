@@ -142,9 +142,8 @@ func (e *endpoint) handshake(ctx context.Context) error {
 	o := e.o
 	early := !o.Bandwidth && o.remote() // these tests begin with a sync
 	late := o.Verb != Send              // these tests end with a sync
-	first := e.qps[0].own
 	if early {
-		if err := e.ctl.syncSoon(ctx, first); err != nil {
+		if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
 			return err
 		}
 	}
@@ -160,21 +159,35 @@ func (e *endpoint) handshake(ctx context.Context) error {
 		}
 	}
 	if !late {
-		if err := e.ctl.syncSoon(ctx, first); err != nil {
+		if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
 			return err
 		}
 	}
-	for _, q := range e.qps {
-		o.address("local", q.own)
+	if err := e.announce(ctx); err != nil {
+		return err
+	}
+	if late {
+		return e.ctl.syncSoon(ctx, e.first())
+	}
+	return nil
+}
+
+// announce exchanges the keys again, with the numbers of DCTs, and prints them.
+func (e *endpoint) announce(ctx context.Context) error {
+	e.numberDCTs()
+	for _, s := range e.swaps() {
+		e.o.address("local", *s.own)
 	}
 	if err := e.swapAll(ctx); err != nil {
 		return err
 	}
-	for _, q := range e.qps {
-		o.address("remote", q.peer)
+	for _, s := range e.swaps() {
+		e.o.address("remote", *s.peer)
 	}
-	if late {
-		return e.ctl.syncSoon(ctx, first)
+	if e.o.dc() {
+		for _, q := range e.qps {
+			q.qpn = q.peer.qpn
+		}
 	}
 	return nil
 }
@@ -182,18 +195,19 @@ func (e *endpoint) handshake(ctx context.Context) error {
 // swapAll exchanges the keys of all QPs.
 func (e *endpoint) swapAll(ctx context.Context) error {
 	return withPatience(ctx, func(ctx context.Context) (err error) {
-		for i, q := range e.qps {
-			if q.peer, err = e.ctl.swap(ctx, q.own); err != nil {
+		all := e.swaps()
+		for i, s := range all {
+			if *s.peer, err = e.ctl.swap(ctx, *s.own); err != nil {
 				return err
 			}
-			if q.peer.qpn == 0 && !e.o.RDMACM {
+			if s.peer.qpn == 0 && !e.o.RDMACM && !e.o.dc() { // a DCT has no number at first
 				return atPeer("-R", "the peer connects its queue pairs by rdma_cm: give -R to both ends, or to none")
 			}
-			if i > 0 && q.peer.qpn == e.qps[0].peer.qpn {
+			if i > 0 && s.peer.qpn != 0 && s.peer.qpn == all[0].peer.qpn {
 				return atPeer("-q", "the peer has fewer queue pairs than the %d here: give both ends the same -q", len(e.qps))
 			}
 		}
-		e.ctl.peer = &e.qps[0].peer
+		e.ctl.peer = all[0].peer
 		return nil
 	})
 }

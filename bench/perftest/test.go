@@ -77,4 +77,4 @@ func (v Verb) access() uverbs.Access {
 }
 
 // connections maps the names of the supported transports.
-var connections = map[string]uverbs.QPType{"RC": uverbs.RC, "UC": uverbs.UC, "UD": uverbs.UD}
+var connections = map[string]uverbs.QPType{"RC": uverbs.RC, "UC": uverbs.UC, "UD": uverbs.UD, "DC": uverbs.DCI}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
-
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A watchdog supervises a run, whose goroutine is busy. It reports that the duration
@@ -70,7 +68,7 @@ func now() int64 { return int64(time.Since(started)) }
 // nil, returns the number of requests in the send queues.
 func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held func() int) *watchdog {
 	v := &watchdog{parent: ctx, wire: w, progress: o.progress(), total: total, sleeps: o.Events,
-		lossy:   o.Type != uverbs.RC,
+		lossy:   !o.reliable(),
 		stopped: make(chan struct{}), lastMove: time.Now(), lastReport: time.Now(),
 		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.span(size), held: held}
 	if o.Events && o.NoLock { // the queues are SingleGoroutine

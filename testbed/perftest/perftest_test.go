@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
@@ -36,16 +37,28 @@ func (p pair) String() string { return fmt.Sprintf("%s-server/%s-client", p.serv
 
 // A host is a guest with both programs.
 type host struct {
-	guest *vm.Guest
-	ours  string // path of our program
-	port  int    // each run uses its own port
+	guest  *vm.Guest
+	ours   string // path of our program
+	device string // of the runs
+	port   int    // each run uses its own port
 }
 
 func newHost(t *testing.T, kernel string) *host {
 	t.Helper()
-	w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.InfiniBand})
+	w := world.StartTest(t, world.Config{Devices: 1, LinkLayer: connectx.InfiniBand,
+		// C names streams in the requests of DCIs without streams.
+		Violation: func(device string, v engine.Violation) {
+			if v.Rule != engine.RuleReserved || !strings.HasPrefix(v.Text, "dci_stream_channel_id") {
+				t.Errorf("%s: %s", device, world.Describe(v))
+			}
+		},
+		Report: func(err error) {
+			if !strings.HasSuffix(err.Error(), ` more of "reserved"`) {
+				t.Errorf("world: %v", err)
+			}
+		}})
 	c := vm.Config{Kernel: kernel, Root: true, RXE: true, VFIOUser: w.Sockets(), Modules: []string{"mlx5_ib"}}
-	h := &host{guest: vm.Start(t, c), port: 18515}
+	h := &host{guest: vm.Start(t, c), device: "rxe0", port: 18515}
 	t.Cleanup(func() {
 		log, err := h.guest.Dmesg(context.WithoutCancel(t.Context()))
 		if err != nil {
@@ -78,7 +91,7 @@ func (h *host) start(t *testing.T, s side, test string, args ...string) *program
 // waits, the C server a little later.
 func (h *host) begin(t *testing.T, p pair, test, serverArgs, clientArgs string) (s, c *program.Process) {
 	t.Helper()
-	always := []string{"-F", "-d", "rxe0", "-p", strconv.Itoa(h.port)}
+	always := []string{"-F", "-d", h.device, "-p", strconv.Itoa(h.port)}
 	h.port++
 	s = h.start(t, p.server, test, append(always, strings.Fields(serverArgs)...)...)
 	// With --reversed the C program prints it at the wrong end.
@@ -177,6 +190,7 @@ func TestPerftest(t *testing.T) {
 	} {
 		t.Run(c.test+strings.ReplaceAll(c.args, " ", ""), func(t *testing.T) { h.both(t, c.test, c.args) })
 	}
+	t.Run("dc", h.testDC)
 	t.Run("infinite", h.testInfinite)
 	t.Run("allocations", h.testAllocations)
 	t.Run("json", h.testJSON)

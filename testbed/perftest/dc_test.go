@@ -1,0 +1,52 @@
+//go:build vm
+
+package perftest
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
+)
+
+// differing matches how the program posts requests, and SRQ numbers, which bench/perftest sends
+// as 0.
+var differing = regexp.MustCompile(`ibv_wr\* API +: (ON|OFF)|SRQn \S+`)
+
+// testDC runs the tests over DC on the software ConnectX with C at either end. Requests of
+// several QPs, and both directions, are included.
+func (h *host) testDC(t *testing.T) {
+	program.Until(t, h.guest, "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state")
+	h.device = "mlx5_0"
+	defer func() { h.device = "rxe0" }()
+	for _, c := range []struct{ test, args string }{
+		{"send_lat", "-n 20"},
+		{"write_lat", "-n 20"},
+		{"read_lat", "-n 20"},
+		{"atomic_lat", "-n 20"},
+		{"send_bw", "-n 100 -s 1024"},
+		{"send_bw", "-n 100 -s 64 -b -q 2 -Q 5"},
+		{"write_bw", "-n 100 -s 1024 -q 2"},
+		{"write_bw", "-n 100 -s 64 -b"},
+		{"write_bw", "-n 100 -s 1024 -x 0 -z"},
+		{"read_bw", "-n 100 -s 1024 -q 2"},
+		{"atomic_bw", "-n 50 -A CMP_AND_SWAP"},
+	} {
+		args := c.args + " -c DC"
+		t.Run(c.test+strings.ReplaceAll(args, " ", ""), func(t *testing.T) {
+			goServer, cClient := h.play(t, pair{goSide, cSide}, c.test, args)
+			cServer, goClient := h.play(t, pair{cSide, goSide}, c.test, args)
+			for _, out := range [][2]string{{cServer, goServer}, {cClient, goClient}} {
+				for i := range out {
+					out[i] = differing.ReplaceAllString(form(out[i]), "")
+				}
+				if d := cmp.Diff(out[0], out[1]); d != "" {
+					t.Errorf("%s %s: (-C +Go)\n%s", c.test, args, d)
+				}
+			}
+		})
+	}
+}
