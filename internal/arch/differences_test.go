@@ -43,6 +43,7 @@ var deviceFiles = map[string]string{
 	"verbstest/mistakes/device_test.go":     "what rxe shows; in memory, TestMistakes runs the programs",
 
 	"provider/mlx5/devx/devx_device_test.go":       "machines in memory have no DevX",
+	"provider/mlx5/devx/parity_device_test.go":     "machines in memory have no DevX",
 	"provider/mlx5/devx/sourceport_device_test.go": "machines in memory have no DevX",
 	"provider/mlx5/devx/words_unsafe_test.go":      "machines in memory have no DevX",
 }

@@ -81,6 +81,8 @@ const (
 	MWKeyOrder     = "mw_key_order"    // windows are refused for a key that is not the next one
 	RawWQE         = "raw_wqe"         // requests in the format of the device
 	ReservedQPN    = "reserved_qpn"    // QP numbers that no QP has
+	CQESize        = "cqe_size"        // a choice of the size of completions
+	DevX           = "devx"            // commands of the device's firmware
 	MWHoldsMR      = "mw_holds_mr"     // an MR cannot be closed while a window is bound to it
 )
 
@@ -146,6 +148,8 @@ var table = []rule{
 	{"rxe", RateLimit, never, "rxe accepts only the standard attributes of a QP"},
 	{"rxe", RawWQE, never, "rxe's requests are structs of the kernel"},
 	{"rxe", ReservedQPN, never, "reserved QP numbers are mlx5's"},
+	{"rxe", CQESize, never, "rxe's completions are structs of the kernel"},
+	{"rxe", DevX, never, "rxe has no firmware"},
 	{"rxe", SQD, always, "since the driver exists (4.8)"},
 	{"rxe", SRQResize, always, "since the driver exists (4.8)"},
 	{"rxe", SRQFirstLimit, always, "since the driver exists (4.8)"},

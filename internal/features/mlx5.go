@@ -54,6 +54,8 @@ var mlx5Table = []rule{
 	{"mlx5", RawWQE, always, "the library's, not the driver's"},
 	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs only"},
 	{"mlx5", ReservedQPN, always, "since DevX, which is older than the bed"},
+	{"mlx5", CQESize, always, "since the driver exists (3.11)"},
+	{"mlx5", DevX, always, "since 4.19, which is older than the bed"},
 }
 
 // mlx5Events has the events of such a device that a test in the guest can

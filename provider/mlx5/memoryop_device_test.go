@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/features"
+	_ "github.com/goverbs/goverbs/provider/rxe" // whose devices have no such memory
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -16,10 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/provider/mlx5/devx"
+	_ "github.com/goverbs/goverbs/provider/rxe" // whose devices have no DevX
 	"github.com/goverbs/goverbs/uverbs"
 )
 
+// open opens the device. It skips the test if the device has no DevX.
 func open(t *testing.T) *uverbs.Context {
 	t.Helper()
 	ctx, err := uverbs.Open(os.Getenv("GOVERBS_DEVICE"))
@@ -31,6 +34,9 @@ func open(t *testing.T) *uverbs.Context {
 			t.Error(err)
 		}
 	})
+	if _, err := devx.QueryEQN(ctx, 0); errors.Is(err, uverbs.ErrNotSupported) {
+		features.Missing(t, features.DevX, err)
+	}
 	return ctx
 }
 
@@ -110,7 +116,7 @@ func kernelBefore6() bool {
 	return unix.Uname(&u) == nil && u.Release[0] < '6' && u.Release[1] == '.'
 }
 
-// A rig is a queue pair that is connected to itself, with all that it needs, created by DevX.
+// A rig is a queue pair with all that it needs, created by DevX.
 type rig struct {
 	t                    *testing.T
 	ctx                  *uverbs.Context
@@ -119,6 +125,8 @@ type rig struct {
 	uar                  *devx.UAR
 	rings, records, data *devx.Umem
 	posted, polled       uint32
+	received             uint32 // receives that were posted
+	sends                int    // where the send queue begins in rings
 }
 
 // Offsets in the umems.
@@ -129,8 +137,17 @@ const (
 	half     = 2048 // of the data
 )
 
+// newRig returns a rig that is connected to itself, without a receive queue.
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, ctx: open(t)}
+	r := createRig(t, sqOffset)
+	r.connect(r.qpn)
+	return r
+}
+
+// createRig returns a rig that is not connected. The receive queue is between qpOffset and the send queue, which begins
+// at sends.
+func createRig(t *testing.T, sends int) *rig {
+	r := &rig{t: t, ctx: open(t), sends: sends}
 	umem := func(n int) *devx.Umem {
 		u, err := devx.AllocUmem(r.ctx, n, uverbs.LocalWrite)
 		if err != nil {
@@ -148,7 +165,6 @@ func newRig(t *testing.T) *rig {
 	r.mkey = index << 8
 	r.createCQ()
 	r.qp, r.qpn = create(t, r.ctx, 0x500, prm.CreateQPIn, prm.CreateQPOutQPN, r.queues)
-	r.connect()
 	return r
 }
 
@@ -193,15 +209,19 @@ func (r *rig) queues(in []byte) {
 	prm.QPCCQNSnd.Set(c, r.cqn)
 	prm.QPCCQNRcv.Set(c, r.cqn)
 	prm.QPCLogSQSize.Set(c, 4)
-	prm.QPCRQType.Set(c, 3) // no receive queue
+	if r.sends == sqOffset {
+		prm.QPCRQType.Set(c, 3) // no receive queue
+	} else {
+		prm.QPCLogRQSize.Set(c, 4) // of 16 bytes each
+	}
 	prm.QPCDBRAddr.Set(c, qpRecord)
 	prm.QPCDBRUMemID.Set(c, uint64(r.records.ID()))
 	prm.CreateQPInWQUMemID.Set(in, uint64(r.rings.ID()))
 	prm.CreateQPInWQUMemOffset.Set(in, sqOffset)
 }
 
-// connect moves the queue pair to RTS, connected to itself.
-func (r *rig) connect() {
+// connect moves the queue pair to RTS, connected to another of the same port.
+func (r *rig) connect(remote uint64) {
 	modify := func(opcode uint16, fill func(c, path []byte)) {
 		r.t.Helper()
 		in := input(opcode, prm.ModifyQPIn, func(in []byte) {
@@ -219,7 +239,7 @@ func (r *rig) connect() {
 	modify(0x503, func(c, path []byte) {
 		prm.QPCMTU.Set(c, 3)
 		prm.QPCLogMsgMax.Set(c, 20)
-		prm.QPCRemoteQPN.Set(c, r.qpn)
+		prm.QPCRemoteQPN.Set(c, remote)
 		prm.QPCMinRNRNak.Set(c, 12)
 		r.address(path)
 	})
@@ -255,16 +275,32 @@ func (r *rig) address(path []byte) {
 // post posts a WRITE of n bytes from the first half of the data to the second.
 func (r *rig) post(n int) {
 	r.t.Helper()
-	wqe := r.rings.Bytes()[sqOffset+64*(r.posted%16):][:64]
 	be := binary.BigEndian
-	be.PutUint32(wqe, r.posted<<8|0x08)
-	be.PutUint32(wqe[4:], uint32(r.qpn)<<8|3)
+	remote := make([]byte, 16)
+	be.PutUint64(remote, half)
+	be.PutUint32(remote[8:], uint32(r.mkey))
+	r.request(0x08, 0, append(remote, r.segment(0, n)...))
+}
+
+// segment returns a data segment of n bytes of the data at off.
+func (r *rig) segment(off uint64, n int) []byte {
+	s := make([]byte, 16)
+	binary.BigEndian.PutUint32(s, uint32(n))
+	binary.BigEndian.PutUint32(s[4:], uint32(r.mkey))
+	binary.BigEndian.PutUint64(s[8:], off)
+	return s
+}
+
+// request posts a request that consists of a control segment and others.
+func (r *rig) request(opcode, imm uint32, others []byte) {
+	r.t.Helper()
+	wqe := r.rings.Bytes()[r.sends+64*int(r.posted%16):][:64]
+	be := binary.BigEndian
+	be.PutUint32(wqe, r.posted<<8|opcode)
+	be.PutUint32(wqe[4:], uint32(r.qpn)<<8|uint32(1+len(others)/16))
 	be.PutUint32(wqe[8:], 8) // a completion
-	be.PutUint64(wqe[16:], half)
-	be.PutUint32(wqe[24:], uint32(r.mkey))
-	be.PutUint32(wqe[32:], uint32(n))
-	be.PutUint32(wqe[36:], uint32(r.mkey))
-	be.PutUint64(wqe[40:], 0)
+	be.PutUint32(wqe[12:], imm)
+	copy(wqe[16:], others)
 	r.posted++
 	store(r.records.Bytes()[qpRecord+4:], r.posted&0xffff)
 	if err := r.uar.Ring(devx.Send, be.Uint64(wqe)); err != nil {
@@ -272,14 +308,27 @@ func (r *rig) post(n int) {
 	}
 }
 
+// receive posts a receive of n bytes for the second half of the data.
+func (r *rig) receive(n int) {
+	copy(r.rings.Bytes()[sqOffset+16*(r.received%16):], r.segment(half, n))
+	r.received++
+	store(r.records.Bytes()[qpRecord:], r.received&0xffff)
+}
+
 // poll waits for a completion, which must be of a request.
 func (r *rig) poll() {
+	r.t.Helper()
+	r.completion(0)
+}
+
+// completion waits for a completion, which must have the opcode, and returns it.
+func (r *rig) completion(opcode uint32) []byte {
 	r.t.Helper()
 	at := 64 * (r.polled % cqSize)
 	for ctx := deadline(r.t); ; {
 		last := load(r.rings.Bytes()[at+60:])
 		if op := last >> 4 & 0xf; op != 0xf && last&1 == r.polled/cqSize&1 {
-			if op != 0 {
+			if op != opcode {
 				r.t.Fatalf("completion %d is % x", r.polled, r.rings.Bytes()[at:at+64])
 			}
 			break
@@ -289,8 +338,10 @@ func (r *rig) poll() {
 		}
 		runtime.Gosched()
 	}
+	cqe := bytes.Clone(r.rings.Bytes()[at : at+64])
 	r.polled++
 	store(r.records.Bytes(), r.polled)
+	return cqe
 }
 
 // TestDeviceTraffic creates a queue pair with its rings in umems by DevX, and writes with it.

@@ -42,9 +42,13 @@ func loop(t *testing.T, ctx *uverbs.Context) (*uverbs.QP, *uverbs.CQ, *uverbs.MR
 	return qp, cq, mr
 }
 
-// TestDeviceUDPSport is test_rc_modify_udp_sport of rdma-core's tests/test_mlx5_udp_sport.py: it changes the UDP source
-// port of a QP, and sends.
-func TestDeviceUDPSport(t *testing.T) {
+// TestDeviceParityUDPSport has the test of rdma-core's tests/test_mlx5_udp_sport.py.
+func TestDeviceParityUDPSport(t *testing.T) {
+	t.Run("test_rc_modify_udp_sport", sendFromPort)
+}
+
+// sendFromPort changes the UDP source port of a QP, and sends. On InfiniBand it checks that the port cannot be changed.
+func sendFromPort(t *testing.T) {
 	ctx := open(t)
 	port, err := ctx.QueryPort(1)
 	if err != nil {
