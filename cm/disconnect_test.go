@@ -26,7 +26,7 @@ func (r *rig) count(name string) (n int) {
 	return n
 }
 
-var errOver = (&Event{Type: EventDisconnected, object: "the connection"}).Err()
+var errOver = (&Event{Type: EventDisconnected, subject: subject{name: "the connection"}}).Err()
 
 // TestCompleteDisconnectFails checks that an error of the reply to the peer is reported to waiting calls, except
 // EINVAL, which means that the kernel has released the connection.

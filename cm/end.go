@@ -99,7 +99,7 @@ func (id *ID) terminateAsync(e *Event) {
 	if e.Type != EventDeviceRemoval && e.Type != EventDisconnected {
 		// The peer went away before it was notified that the connection is
 		// established.
-		e.err = (&Event{Type: EventDisconnected, object: e.object}).Err()
+		e.err = (&Event{Type: EventDisconnected, subject: e.subject}).Err()
 	}
 	id.life.end(phaseEnded, e.Err())
 	id.stopSends()

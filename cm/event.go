@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"net/netip"
 	"strconv"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -64,8 +65,21 @@ type Event struct {
 	Membership  *Membership // for EventMulticastJoin and EventMulticastError
 	Arg         uint64      // for EventUser
 
-	object string
-	err    error // set if the library, not the kernel, made the event an error
+	subject subject
+	err     error // set if the library, not the kernel, made the event an error
+}
+
+// A subject is what an event is about. Its name is formatted only for errors: most events are none.
+type subject struct {
+	name        string // of a membership
+	peer, local netip.AddrPort
+}
+
+func (s subject) String() string {
+	if s.name != "" {
+		return s.name
+	}
+	return describe(s.peer, s.local)
 }
 
 // eventOps has the operation that failed for each event that reports an error.
@@ -90,10 +104,11 @@ func (e *Event) Err() error {
 	case e.err != nil:
 		return e.err
 	case e.Type == EventDeviceRemoval:
-		return &Error{Object: e.object, Kind: uverbs.ErrDeviceGone, Errno: unix.EIO,
+		return &Error{Object: e.subject.String(), Kind: uverbs.ErrDeviceGone, Errno: unix.EIO,
 			Detail: "the device has been removed: close the id"}
 	case e.Type == EventDisconnected:
-		return &Error{Object: e.object, Kind: ErrDisconnected, Errno: unix.ECONNRESET, Detail: "the connection has ended"}
+		return &Error{Object: e.subject.String(), Kind: ErrDisconnected, Errno: unix.ECONNRESET,
+			Detail: "the connection has ended"}
 	case e.Type == EventRejected:
 		return e.rejected(RejectReason(e.Status), RejectReason(e.Status).String())
 	case e.Type == EventUnreachable && e.Status > 0:
@@ -108,11 +123,11 @@ func (e *Event) Err() error {
 	if e.Type == EventUnreachable {
 		kind = ErrUnreachable
 	}
-	return &Error{Op: op, Object: e.object, Kind: kind, Errno: errno, Detail: explainStatus(e.Type, errno)}
+	return &Error{Op: op, Object: e.subject.String(), Kind: kind, Errno: errno, Detail: explainStatus(e.Type, errno)}
 }
 
 func (e *Event) rejected(r RejectReason, why string) error {
-	return &Error{Op: eventOps[e.Type], Object: e.object, Kind: ErrRejected, Errno: unix.ECONNREFUSED, Reason: r,
+	return &Error{Op: eventOps[e.Type], Object: e.subject.String(), Kind: ErrRejected, Errno: unix.ECONNREFUSED, Reason: r,
 		PrivateData: e.PrivateData, Detail: "rejected: " + why}
 }
 

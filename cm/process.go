@@ -22,11 +22,11 @@ func (id *ID) process(r *record) *Event {
 	}
 	raw := &r.raw
 	e := &Event{
-		Type:   r.typ(),
-		Status: int(int32(raw.Status)),
-		ID:     id,
-		ECE:    ECE{raw.Ece.VendorId, raw.Ece.AttrMod},
-		object: id.describe(),
+		Type:    r.typ(),
+		Status:  int(int32(raw.Status)),
+		ID:      id,
+		ECE:     ECE{raw.Ece.VendorId, raw.Ece.AttrMod},
+		subject: subject{peer: id.peer, local: id.local},
 	}
 	if r.mc != nil {
 		r.mc.react(e, raw)
@@ -163,7 +163,7 @@ func (id *ID) respond() error {
 
 // react handles an event of the membership. The caller holds the id's mu.
 func (m *Membership) react(e *Event, raw *uapi.RdmaUcmEventResp) {
-	e.Membership, e.object = m, m.name
+	e.Membership, e.subject = m, subject{name: m.name}
 	e.UD, e.PrivateData = udParam(raw)
 	if e.Type != EventMulticastJoin {
 		return

@@ -153,10 +153,10 @@ func (s *SyncID) setBacklog(backlog int) {
 
 // terminate handles an event that ends the id.
 func (s *SyncID) terminate(r *record) {
-	e := &Event{Type: r.typ(), object: s.name()}
+	e := &Event{Type: r.typ(), subject: subject{name: s.name()}}
 	switch {
 	case r.mc != nil:
-		e.Status, e.object = int(int32(r.raw.Status)), r.mc.name
+		e.Status, e.subject = int(int32(r.raw.Status)), subject{name: r.mc.name}
 	case e.Type != EventDeviceRemoval:
 		e.Type = EventDisconnected
 	}

@@ -118,7 +118,7 @@ func TestGoldenEvents(t *testing.T) {
 	b := newTable(t)
 	for typ := range EventType(21) {
 		for _, status := range statusesOf(typ) {
-			e := &Event{Type: typ, Status: status, object: "192.0.2.1:7471", PrivateData: []byte("why")}
+			e := &Event{Type: typ, Status: status, subject: subject{name: "192.0.2.1:7471"}, PrivateData: []byte("why")}
 			err := e.Err()
 			b.add(fmt.Sprintf("%02d %s %4d", typ, strings.TrimPrefix(typ.String(), "RDMA_CM_EVENT_"), status), err)
 			var own *Error

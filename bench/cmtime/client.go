@@ -37,8 +37,10 @@ func (b *bench) connectAll(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := b.each(bindAddr, func(c *conn) error { return c.id.Bind(b.bind) }); err != nil {
-		return err
+	if b.bind.IsValid() {
+		if err := b.each(bindAddr, func(c *conn) error { return c.id.Bind(b.bind) }); err != nil {
+			return err
+		}
 	}
 	if err := b.eachWithEvent(ctx, resolveAddr, cm.EventAddrResolved, func(c *conn) error {
 		return c.id.ResolveAddr(b.bind, b.options.server, 0)

@@ -2,7 +2,9 @@
 // cmtime(1), with the same steps and calls, so that the two can be compared.
 //
 //	cmtime -b 10.9.0.1 -c 1000             # server
-//	cmtime -b 10.9.0.1 -s 10.9.0.1 -c 1000 # client
+//	cmtime -s 10.9.0.1 -c 1000             # client
+//
+// As in C, a client binds its ids only with -b.
 //
 // The C program passes its steps to a thread and waits for it with sched_yield.
 // Here one goroutine does each step for all ids before the next step. The program
@@ -35,13 +37,13 @@ func main() {
 
 // options holds the command-line options.
 type options struct {
-	bind, server netip.AddrPort
+	bind, server netip.AddrPort // a client without -b has no bind
 	count        int
 }
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("cmtime", flag.ContinueOnError)
-	bind := flags.String("b", "0.0.0.0", "address to bind to")
+	bind := flags.String("b", "", "address to bind to (default of the server: 0.0.0.0)")
 	server := flags.String("s", "", "address to connect to")
 	port := flags.Uint("p", 7471, "port of the server")
 	flags.IntVar(&o.count, "c", 100, "number of connections")
@@ -51,16 +53,22 @@ func parse(args []string) (o options, err error) {
 	if o.count < 1 || *port > 0xffff || flags.NArg() > 0 {
 		return o, errors.New("-c must be at least 1, -p at most 65535, and there must be no argument")
 	}
-	ip, err := netip.ParseAddr(*bind)
-	if err != nil {
-		return o, fmt.Errorf("-b: %w", err)
+	if *bind == "" && *server == "" {
+		*bind = "0.0.0.0"
 	}
-	o.bind = netip.AddrPortFrom(ip, 0)
+	if *bind != "" {
+		ip, err := netip.ParseAddr(*bind)
+		if err != nil {
+			return o, fmt.Errorf("-b: %w", err)
+		}
+		o.bind = netip.AddrPortFrom(ip, 0)
+	}
 	if *server == "" {
-		o.bind = netip.AddrPortFrom(ip, uint16(*port))
+		o.bind = netip.AddrPortFrom(o.bind.Addr(), uint16(*port))
 		return o, nil
 	}
-	if ip, err = netip.ParseAddr(*server); err != nil {
+	ip, err := netip.ParseAddr(*server)
+	if err != nil {
 		return o, fmt.Errorf("-s: %w", err)
 	}
 	o.server = netip.AddrPortFrom(ip, uint16(*port))

@@ -24,6 +24,7 @@ type command struct {
 	more  []byte             // used instead of reply if that is too small
 	n     int                // size of the payload
 	out   int                // size of the reply
+	brief bool               // the kernel answers it at once, so Go's scheduler need not be notified
 
 	file  *File
 	errno unix.Errno
@@ -52,7 +53,7 @@ func (c *command) put() {
 func start(number uint32, n int) *command {
 	c := pool.Get().(*command)
 	clear(c.frame[:])
-	c.n, c.out = n, 0
+	c.n, c.out, c.brief = n, 0, false
 	*header(c) = uapi.RdmaUcmCmdHdr{Cmd: number, In: uint16(n)}
 	return c
 }

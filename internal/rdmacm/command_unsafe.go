@@ -10,7 +10,11 @@ import (
 
 // write writes n bytes of the frame to the kernel.
 func (c *command) write(fd uintptr, n int) unix.Errno {
-	got, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.frame)), uintptr(n))
+	call := unix.Syscall
+	if c.brief {
+		call = unix.RawSyscall
+	}
+	got, _, errno := call(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.frame)), uintptr(n))
 	runtime.KeepAlive(c) // the frame has the address of the reply as a number
 	if errno == 0 && int(got) != n {
 		return unix.ENODATA

@@ -19,7 +19,7 @@ func (f *File) NextEvent(resp *uapi.RdmaUcmEventResp) error {
 	c, req := request[uapi.RdmaUcmGetEvent](uapi.RDMA_USER_CM_CMD_GET_EVENT)
 	defer c.put()
 	out, at := reply[uapi.RdmaUcmEventResp](c)
-	req.Response = at
+	req.Response, c.brief = at, true // the descriptor does not block
 	c.file = f
 	seen := f.seen()
 	for {
