@@ -163,7 +163,7 @@ func (m *MR) SGE(off, n int) SGE {
 // and the MR stays registered.
 func (m *MR) Close() error {
 	open := m.view.Load()
-	closed := open.closed()
+	closed := m.reg.closedView(open)
 	m.view.Store(closed) // SGE accepts no range from now on
 	err := m.reg.close()
 	m.reg.mu.Lock()
@@ -173,7 +173,7 @@ func (m *MR) Close() error {
 	case m.reg.closed && v == open:
 		v = closed
 	case m.reg.closed:
-		v = v.closed()
+		v = m.reg.closedView(v)
 	}
 	m.view.Store(v)
 	return err

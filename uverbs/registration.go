@@ -29,6 +29,7 @@ type registration struct {
 	// The initial values, which most registrations keep.
 	first struct {
 		view     mrView
+		closed   mrView // view.closed(), set when the MR is registered
 		backing  backing
 		backings [1]*backing
 	}
@@ -37,14 +38,14 @@ type registration struct {
 // An mrView describes the current state of an MR. Rereg and Close replace it.
 type mrView struct {
 	buf        []byte // nil if the memory is not the process's, or is its whole address space
-	whole      bool   // the MR is the whole address space
-	foreign    bool   // the memory is not the process's, or the CPU must not write it
 	addr       uint64 // of the first byte, in work requests
 	size       int
 	room       int64 // size, or closedRoom
-	access     Access
-	onDemand   bool // set when the memory was registered; a later change of access does not change it
 	lkey, rkey uint32
+	access     Access
+	whole      bool // the MR is the whole address space
+	foreign    bool // the memory is not the process's, or the CPU must not write it
+	onDemand   bool // set when the memory was registered; a later change of access does not change it
 }
 
 // region returns what queues may access.
@@ -60,6 +61,14 @@ func (v *mrView) closed() *mrView {
 	w := *v
 	w.room = closedRoom
 	return &w
+}
+
+// closedView returns v.closed(). For the initial view it allocates nothing.
+func (r *registration) closedView(v *mrView) *mrView {
+	if v == &r.first.view {
+		return &r.first.closed
+	}
+	return v.closed()
 }
 
 // maxRoom is the size of an MR of the whole address space.
@@ -122,6 +131,8 @@ func (r *registration) reg(p *PD, b []byte, iova uint64, a Access) error {
 	if err := r.command(p, addressOf(b), uint64(len(b)), iova, a); err != nil {
 		return p.ctx.explainRegMR(opRegister, p.String(), b, iova, a, err)
 	}
+	r.first.closed = *r.view
+	r.first.closed.room = closedRoom
 	return nil
 }
 
