@@ -107,6 +107,9 @@ func (q *CQ) checkReady() (ready bool, err error) {
 }
 
 func (q *CQ) park(ctx context.Context) error {
+	if received(q.channel.readToken) {
+		return q.channel.read(ctx, q) // it checks the other conditions
+	}
 	select {
 	case <-q.token:
 		return nil
@@ -128,17 +131,26 @@ func (q *CQ) ctxError(ctx context.Context) error {
 
 // waitEnded reports whether a wait has ended, by the same conditions as park.
 func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
-	select {
-	case <-q.token:
+	switch {
+	case received(q.token):
 		return true, nil
-	case <-ctx.Done():
+	case received(ctx.Done()):
 		return true, q.ctxError(ctx)
-	case <-q.closing:
+	case received(q.closing):
 		return true, ErrClosed
-	case <-q.channel.broken:
+	case received(q.channel.broken):
 		return true, q.channel.err
+	}
+	return false, nil
+}
+
+// received receives from c if it can do so at once. A few calls cost less than one select with as many channels.
+func received(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
 	default:
-		return false, nil
+		return false
 	}
 }
 
