@@ -28,6 +28,8 @@ var harmless = []struct {
 		"imitated old firmware without interface versions (Config.NoISSI)"},
 	{regexp.MustCompile(`mlx5e_tc_post_act_init.*firmware level support is missing`),
 		"6.1: the device has no flow tables for traffic control (ignore_flow_level), which is then done by the kernel"},
+	{regexp.MustCompile(`Rate limit: \d+ rates are supported`),
+		"the driver says how many rates of packet pacing the device has"},
 	{regexp.MustCompile(`PTM is not supported by PCIe`), "QEMU's root ports have no precise time measurement," +
 		" which is for clocks"},
 }
