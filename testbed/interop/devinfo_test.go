@@ -11,9 +11,10 @@ import (
 )
 
 // vendorsOwn matches the lines with data that mlx5_ib returns in the vendor-specific
-// part of its response, which the library does not query: segmentation offload and
-// RSS hash functions.
+// part of its response, which the library does not query: segmentation offload,
+// RSS hash functions and the rates of packet pacing.
 var vendorsOwn = regexp.MustCompile(`(?m)^\t+max_tso:.*\n(?:\t+supported_qp:\n\t+SUPPORT_RAW_PACKET\n)?` +
+	`|^\t+qp_rate_limit_min:.*\n\t+qp_rate_limit_max:.*\n(?:\t+supported_qp:\n\t+SUPPORT_RAW_PACKET\n)?` +
 	`|^\t+rx_hash_.*\n`)
 
 // comparable returns the part of an output that is compared.
