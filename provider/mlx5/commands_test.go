@@ -14,6 +14,12 @@ func TestQueueSizes(t *testing.T) {
 		cfg  uverbs.QPConfig
 		want sizes
 	}{
+		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 1, MaxRecvSGE: 1, Options: &QPOptions{OutOfOrder: true}},
+			sizes{0, 0, 0, 4, 2, 4, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 1, MaxRecvSGE: 32, Options: &QPOptions{OutOfOrder: true}},
+			sizes{0, 0, 0, 1, 1, 9, false, 0}},
+		{uverbs.QPConfig{Type: uverbs.RC, MaxRecvWR: 15, MaxRecvSGE: 3, Options: &QPOptions{OutOfOrder: true}},
+			sizes{0, 0, 0, 32, 16, 6, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1},
 			sizes{4, 1, 60, 4, 4, 4, false, 0}},
 		{uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 15, MaxSendSGE: 3, MaxInline: 48, MaxRecvWR: 15, MaxRecvSGE: 3},
@@ -33,7 +39,7 @@ func TestQueueSizes(t *testing.T) {
 			sizes{16, 5, 110, 0, 0, 0, true, 18}},
 	} {
 		l.header = 18
-		got, err := l.sizesOf(&c.cfg, false)
+		got, err := l.sizesOf(&c.cfg, c.cfg.Options != nil)
 		if err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v; want %+v", c.cfg, got, err, c.want)
 		}

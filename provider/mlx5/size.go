@@ -52,7 +52,7 @@ func (l *limits) sizesOf(cfg *uverbs.QPConfig, outOfOrder bool) (s sizes, err er
 		slots *= 2 // so that posting does not overwrite the WRID of an old receive that is still in use
 	}
 	err = l.recvSizes("create QP", "MaxRecv", slots, cfg.MaxRecvSGE, &s)
-	if slots != cfg.MaxRecvWR {
+	if outOfOrder && s.rqCount > 1 { // the device's minimum may be more slots than were asked for
 		s.rqRoom = s.rqCount / 2
 	}
 	return s, err
