@@ -42,8 +42,12 @@ func (r *responder) proceed(p *roce.Packet) {
 		if a == nil {
 			return
 		}
+		p, r.placed = a.packet, a.placed
+		if a.receive != nil && !r.inOrder(p.Opcode) {
+			continue // p is refused, and takeBack returns the receive request
+		}
 		delete(r.early, r.expected)
-		if p, r.placed = a.packet, a.placed; a.receive != nil {
+		if a.receive != nil {
 			r.taken = a.receive
 		}
 	}

@@ -166,6 +166,25 @@ func TestOutOfOrderFlush(t *testing.T) {
 	})
 }
 
+// TestOutOfOrderWithin checks that a message that begins within another one is refused, and that the receive requests
+// of both return to their owner.
+func TestOutOfOrderWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, RC, outOfOrder(0))
+		b := w.hosts[1]
+		w.receive(1, 600, 600, 600)
+		w.feed(1, &roce.Packet{Opcode: roce.SendOnly, PSN: 101, Payload: []byte{1}},
+			&roce.Packet{Opcode: roce.SendFirst, PSN: 100, Payload: make([]byte, 256)})
+		w.pass(time.Millisecond)
+		w.loop.Run(func() {
+			b.flush(Err)
+			if len(b.arrived) != 3 {
+				t.Errorf("%d receives complete, want 3: %+v", len(b.arrived), b.arrived)
+			}
+		})
+	})
+}
+
 // TestOutOfOrderTraffic exchanges random messages in lots of several sizes, without and with losses, and checks the
 // data, the order of completions and that packets really overtake others.
 func TestOutOfOrderTraffic(t *testing.T) {
