@@ -46,7 +46,6 @@ type Adapter struct {
 	pd       uint32 // of the kernel's own objects; 0 if there is none yet
 	limits   Limits
 	pinned   uint64 // bytes
-	rates    uint16 // entries of the table of rates that were used
 	reserved uint32 // the last block of reserved QP numbers
 }
 

@@ -40,11 +40,32 @@ func (k *Kernel) limitRate(q *rawQP, to uverbs.QPState) error {
 	} else if to == uverbs.StateRTS {
 		return nil
 	}
-	if q.rate == 0 {
-		k.adapter.rates++
-		q.rate = k.adapter.rates
+	hca := k.adapter.HCA
+	switch {
+	case r.Limit == 0 && q.rate == 0:
+	case r.Limit == 0:
+		k.check(hca.SetSQRate(q.sq.Number, 0))
+		k.check(hca.SetRate(q.rate, r))
+		q.rate = 0
+	default:
+		if q.rate == 0 {
+			if q.rate = k.adapter.freeRate(); q.rate == 0 {
+				return unix.ENOSPC
+			}
+		}
+		k.check(hca.SetRate(q.rate, r))
+		k.check(hca.SetSQRate(q.sq.Number, q.rate))
 	}
-	k.check(k.adapter.HCA.SetRate(q.rate, r))
-	k.check(k.adapter.HCA.SetSQRate(q.sq.Number, q.rate))
 	return nil
+}
+
+// freeRate returns an entry of the table of rates that no QP has, or 0.
+func (a *Adapter) freeRate() uint16 {
+	const entries = 127
+	for i := range uint16(entries) {
+		if a.HCA.Rate(i+1).Limit == 0 {
+			return i + 1
+		}
+	}
+	return 0
 }
