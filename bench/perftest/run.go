@@ -182,10 +182,13 @@ func (e *endpoint) announce(ctx context.Context) error {
 		return err
 	}
 	for _, s := range e.swaps() {
+		if e.o.dc() && s.peer.qpn == 0 {
+			return atPeer("-c", "the peer has a queue pair without a number: give -c DC to both ends")
+		}
 		e.o.address("remote", *s.peer)
 	}
-	if e.o.dc() {
-		for _, q := range e.qps {
+	for _, q := range e.qps {
+		if e.o.dc() {
 			q.qpn = q.peer.qpn
 		}
 	}
