@@ -29,6 +29,8 @@ const (
 	queryTISPort    = 0x10
 	opQueryLAG      = 0x842
 	queryLAGSize    = 0x10
+	queryLAGState   = 0xb // the byte of ctx.lag_state, 3 bits
+	lagStateMask    = 7
 	queryLAGPort    = 0xf // the byte of ctx.tx_remap_affinity_1; that of the second port is before it
 	objectNumber    = 8   // 24 bits in a word: a QP or a TIS
 	modifyQPMask    = 0x10
@@ -36,6 +38,7 @@ const (
 	changeLAGPort   = 1 << 15
 	portMask        = 0xf
 	lagCapByte      = 0x10 + 0x4f // the byte of num_lag_ports
+	lagPortCapBit   = 1 << 7      // lag_tx_port_affinity
 	lagRTSCapByte   = 0x10 + 0x2a
 	lagRTSCapBit    = 1 << 5 // rts2rts_lag_tx_port_affinity
 	opQueryLAGPort  = "query the LAG port"
@@ -74,8 +77,7 @@ func ModifyLAGPort(qp *uverbs.QP, port int) error {
 	})
 }
 
-// lagPorts returns the number of aggregated ports, or 0 if there is no LAG. Without DevX, there is no way to ask the
-// device.
+// lagPorts returns the number of ports that can be aggregated, or 0. Without DevX, there is no way to ask the device.
 func (c *deviceContext) lagPorts(op string) (int, error) {
 	general, err := c.generalCaps(op)
 	switch {
@@ -84,10 +86,15 @@ func (c *deviceContext) lagPorts(op string) (int, error) {
 	case err != nil:
 		return 0, err
 	}
+	return lagPortsOf(general), nil
+}
+
+// lagPortsOf is lagPorts for the device's general capabilities.
+func lagPortsOf(general []byte) int {
 	if n := int(general[lagCapByte] & portMask); n > 1 {
-		return n, nil
+		return n
 	}
-	return 0, nil
+	return 0
 }
 
 // A lagQP is a QP of an adapter with aggregated ports.
@@ -96,6 +103,7 @@ type lagQP struct {
 	ctx    *deviceContext
 	op     string
 	ports  int
+	ownCap bool   // QPs have ports even if no LAG is active
 	rtsCap bool   // the device changes the port of a QP in state RTS
 	tis    uint32 // of type RawPacket
 }
@@ -126,15 +134,13 @@ func withLAG(qp *uverbs.QP, op string, f func(*lagQP) error) error {
 			return invalidLAG(op, fmt.Sprintf("a QP of type %v has no port", l.kind()))
 		}
 		general, err := c.generalCaps(op)
-		if err == nil {
-			l.ports, err = c.lagPorts(op)
-		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case l.ports == 0:
-			return notSupported(op, "the adapter has one port, or its ports are not aggregated")
 		}
+		if l.ports = lagPortsOf(general); l.ports == 0 {
+			return notSupported(op, "the adapter has one port")
+		}
+		l.ownCap = general[lagCapByte]&lagPortCapBit != 0
 		l.rtsCap = general[lagRTSCapByte]&lagRTSCapBit != 0
 		return f(l)
 	})
@@ -148,7 +154,11 @@ func invalidLAG(op, detail string) error {
 func (l *lagQP) query() (port, active int, err error) {
 	in, out := make([]byte, queryLAGSize), make([]byte, queryLAGSize)
 	binary.BigEndian.PutUint16(in, opQueryLAG)
-	if err := l.ctx.generalCommand(in, out); err != nil {
+	err = l.ctx.generalCommand(in, out)
+	switch {
+	case errors.Is(err, unix.EREMOTEIO), err == nil && !l.ownCap && out[queryLAGState]&lagStateMask == 0:
+		return 0, 0, notSupported(l.op, "the adapter's ports are not aggregated")
+	case err != nil:
 		return 0, 0, err
 	}
 	used := [...]byte{1: out[queryLAGPort], 2: out[queryLAGPort-1]}

@@ -14,7 +14,7 @@ import (
 // A DeviceAttr has the limits of options that only mlx5 devices have: struct mlx5dv_context of mlx5dv_query_device(3).
 type DeviceAttr struct {
 	OutOfOrder OutOfOrderLimits
-	// LAGPorts is the number of aggregated ports, or 0: see [QueryLAGPort].
+	// LAGPorts is the number of ports that can be aggregated, or 0: see [QueryLAGPort].
 	LAGPorts int
 	Rates    RateLimits
 	// DCIStreams has the limits of [uverbs.QPConfig.DCIStreams]. They are 0 if the device or the kernel has no streams.
@@ -49,12 +49,10 @@ func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
 		if s := r.DciStreamsCaps; s.MaxLogNumConcurent > 0 {
 			a.DCIStreams = uverbs.DCIStreams{Concurrent: 1 << s.MaxLogNumConcurent, Errored: 1 << s.MaxLogNumErrored}
 		}
-		if a.OutOfOrder, err = c.outOfOrder(op); err == nil {
+		if a.OutOfOrder, err = c.outOfOrder(op, r); err == nil {
 			a.LAGPorts, err = c.lagPorts(op)
 		}
-		if err == nil {
-			a.Rates, err = c.rateLimits()
-		}
+		a.Rates = rateLimits(r)
 		return err
 	})
 	if err != nil {
@@ -73,13 +71,9 @@ const (
 	orderCapRC   = 1 << 3
 )
 
-// outOfOrder returns the limits of out-of-order QPs, as libmlx5 computes them. The kernel says whether it has the
-// option, the device for which QPs. Without DevX there is no way to ask the device.
-func (c *deviceContext) outOfOrder(op string) (l OutOfOrderLimits, err error) {
-	resp, err := c.queryDriver()
-	if err != nil {
-		return l, err
-	}
+// outOfOrder returns the limits of out-of-order QPs, as libmlx5 computes them. The kernel reports whether it has the
+// option, and the device the types of QPs that may have it. Without DevX there is no way to ask the device.
+func (c *deviceContext) outOfOrder(op string, resp *uapi.Mlx5IbQueryDeviceResp) (l OutOfOrderLimits, err error) {
 	if resp.Flags&uapi.MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP == 0 {
 		return l, nil
 	}
@@ -125,7 +119,11 @@ func (c *deviceContext) queryDriver() (*uapi.Mlx5IbQueryDeviceResp, error) {
 // checkOutOfOrder checks that the device has out-of-order QPs of the type, with as many receives.
 func (c *deviceContext) checkOutOfOrder(cfg *uverbs.QPConfig) error {
 	const op = "create QP"
-	l, err := c.outOfOrder(op)
+	resp, err := c.queryDriver()
+	if err != nil {
+		return err
+	}
+	l, err := c.outOfOrder(op, resp)
 	if err != nil {
 		return err
 	}

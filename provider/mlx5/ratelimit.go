@@ -48,10 +48,11 @@ func ModifyRateLimit(qp *uverbs.QP, l RateLimit) error {
 		case s != uverbs.StateRTS:
 			return invalidRate(fmt.Sprintf("the QP is in state %v: the rate can be limited in state RTS", s))
 		}
-		limits, err := c.rateLimits()
+		resp, err := c.queryDriver()
 		if err != nil {
 			return err
 		}
+		limits := rateLimits(resp)
 		if err := limits.check(l); err != nil {
 			return err
 		}
@@ -94,15 +95,11 @@ func (c *deviceContext) modifyRate(handle uint32, l RateLimit) error {
 }
 
 // rateLimits returns the rates that the kernel reports.
-func (c *deviceContext) rateLimits() (RateLimits, error) {
-	resp, err := c.queryDriver()
-	if err != nil {
-		return RateLimits{}, err
-	}
+func rateLimits(resp *uapi.Mlx5IbQueryDeviceResp) RateLimits {
 	p := &resp.PacketPacingCaps
 	if p.SupportedQpts>>uapi.IB_UVERBS_QPT_RAW_PACKET&1 == 0 {
-		return RateLimits{}, nil
+		return RateLimits{}
 	}
 	return RateLimits{Min: p.QpRateLimitMin, Max: p.QpRateLimitMax,
-		Burst: p.CapFlags&uapi.MLX5_IB_PP_SUPPORT_BURST != 0}, nil
+		Burst: p.CapFlags&uapi.MLX5_IB_PP_SUPPORT_BURST != 0}
 }
