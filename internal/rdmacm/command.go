@@ -24,7 +24,7 @@ type command struct {
 	more  []byte             // used instead of reply if that is too small
 	n     int                // size of the payload
 	out   int                // size of the reply
-	brief bool               // the kernel answers it at once, so Go's scheduler need not be notified
+	brief bool               // the kernel replies at once, so Go's scheduler need not be notified
 
 	file  *File
 	errno unix.Errno
