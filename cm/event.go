@@ -69,7 +69,7 @@ type Event struct {
 	err     error // set if the library, not the kernel, made the event an error
 }
 
-// A subject is what an event is about. Its name is formatted only for errors: most events are none.
+// A subject is what an event is about. Its name is formatted only for errors: most events are not errors.
 type subject struct {
 	name        string // of a membership
 	peer, local netip.AddrPort

@@ -44,5 +44,5 @@ func RunInfiniBand(t *testing.T) {
 var memoryTable = []rule{
 	{Memory, PacketPacing, never, "package devx needs a real device"},
 	{Memory, CMServices, never, "a network in memory has no subnet administrator"},
-	{Memory, DevX, never, "machines in memory have no DevX"},
+	{Memory, DevX, never, "package devx needs a real device"},
 }

@@ -25,8 +25,8 @@ const (
 )
 
 // ResetDCIStream makes a failed stream of a DCI usable again: mlx5dv_dci_stream_id_reset(3). When a request has
-// completed with an error and [uverbs.QP.Query] says that the DCI is still in state RTS, only the stream of the request
-// has failed, and its later requests are flushed. When they have completed, ResetDCIStream lets the stream go on.
+// completed with an error and [uverbs.QP.Query] reports that the DCI is still in state RTS, only the stream of the
+// request has failed, and its later requests are flushed. When they have completed, ResetDCIStream resumes the stream.
 //
 // ResetDCIStream returns an error that matches [uverbs.ErrNotSupported] if the device or the kernel lacks this,
 // [uverbs.ErrInvalid] if the QP is nil, not a DCI with streams or not in state RTS, or if the stream has not failed,

@@ -34,16 +34,16 @@ func (dc) accept(p *Pool, peer string) (link, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	i, err := p.takeDCI()
+	d, err := p.takeDCI()
 	if err != nil {
 		return nil, "", err
 	}
-	defer p.putDCI(i)
-	local, err := i.qp.Endpoint()
+	defer p.putDCI(d)
+	local, err := d.qp.Endpoint()
 	if err != nil {
 		return nil, "", err
 	}
-	attr, err := i.qp.AHAttr(remote)
+	attr, err := d.qp.AHAttr(remote)
 	if err != nil {
 		return nil, "", err
 	}
@@ -132,35 +132,35 @@ type dci struct {
 // takeDCI returns a DCI for one request.
 func (p *Pool) takeDCI() (*dci, error) {
 	select {
-	case i := <-p.dcis:
-		return i, nil
+	case d := <-p.dcis:
+		return d, nil
 	default:
 	}
 	cq, err := p.dev.CreateCQ(uverbs.CQConfig{Entries: 1})
 	if err != nil {
 		return nil, err
 	}
-	i := &dci{cq: cq}
-	i.qp, err = p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.DCI, SendCQ: cq, MaxSendWR: 1})
+	d := &dci{cq: cq}
+	d.qp, err = p.pd.CreateQP(uverbs.QPConfig{Type: uverbs.DCI, SendCQ: cq, MaxSendWR: 1})
 	if err == nil {
-		err = i.qp.Ready()
+		err = d.qp.Ready()
 	}
 	if err != nil {
-		return nil, errors.Join(err, i.Close())
+		return nil, errors.Join(err, d.Close())
 	}
-	return i, nil
+	return d, nil
 }
 
 // putDCI keeps a DCI that no request uses. A request has a buffer, so that there is room.
-func (p *Pool) putDCI(i *dci) { p.dcis <- i }
+func (p *Pool) putDCI(d *dci) { p.dcis <- d }
 
-func (i *dci) Close() error {
-	if i.qp != nil {
-		if err := i.qp.Close(); err != nil {
+func (d *dci) Close() error {
+	if d.qp != nil {
+		if err := d.qp.Close(); err != nil {
 			return err
 		}
 	}
-	return i.cq.Close()
+	return d.cq.Close()
 }
 
 // A dcLink leads to a DCT.
@@ -173,17 +173,17 @@ type dcLink struct {
 }
 
 func (l *dcLink) transfer(ctx context.Context, op uverbs.Opcode, b uverbs.SGE, t Token) error {
-	i, err := l.pool.takeDCI()
+	d, err := l.pool.takeDCI()
 	if err != nil {
 		return err
 	}
 	wr := t.request(op, b)
 	wr.AH, wr.QPN, wr.DCKey = l.ah, l.dctn, l.key
-	if err := move(ctx, i.qp, i.cq, wr); err != nil {
-		l.failed = i
+	if err := move(ctx, d.qp, d.cq, wr); err != nil {
+		l.failed = d
 		return err
 	}
-	l.pool.putDCI(i)
+	l.pool.putDCI(d)
 	return nil
 }
 

@@ -44,7 +44,8 @@
 // what it had begun.
 //
 // The client trusts its server not to use a token after its reply. The server trusts no
-// client: tokens are parsed strictly, a token can only break the client's own QP, and the
-// number of QPs is limited. A token does name the address that the server connects to: as with
-// all RDMA, use a network in which only trusted hosts can send.
+// client: tokens are parsed strictly, a wrong token only breaks the client's own QP, or with dc a
+// DCI, which the server replaces, and the number of QPs is limited. A token does name the address
+// that the server connects to: as with all RDMA, use a network in which only trusted hosts can
+// send.
 package onesided

@@ -49,8 +49,8 @@ func (h *HCA) LocalLoopback() (unicast, multicast bool) { return h.eth.local[0],
 type TIS struct {
 	Number          uint32
 	TransportDomain uint32
-	// Parameters that the host may change: they have no effect. LAGPort is
-	// the port of the LAG through which frames leave, or 0.
+	// Parameters that the host may change. Frames do not depend on them.
+	// LAGPort is a port of the LAG, or 0 for any.
 	Priority, LAGPort uint8
 	StrictLAGPort     bool
 

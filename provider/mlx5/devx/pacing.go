@@ -38,9 +38,10 @@ const (
 )
 
 // AllocPacing allocates an entry, to which send queues of raw packets refer by its index:
-// mlx5dv_pp_alloc(3). It returns [uverbs.ErrNotSupported] if the device or the context lacks packet pacing,
-// [uverbs.ErrInvalid] if the device does not have the rate or such a burst, an error that matches [unix.ENOSPC] if the
-// table is full, and [uverbs.ErrClosed] after Close of ctx.
+// mlx5dv_pp_alloc(3). It returns [uverbs.ErrNotSupported] if the device lacks packet pacing,
+// [uverbs.ErrInvalid] if the context has no DevX, or the device does not have the rate or such a
+// burst, an error that matches [unix.ENOSPC] if the table is full, and [uverbs.ErrClosed] after
+// Close of ctx.
 func AllocPacing(ctx *uverbs.Context, cfg PacingConfig) (*Pacing, error) {
 	const op = "allocate an entry of the table of rates"
 	p := &Pacing{}
