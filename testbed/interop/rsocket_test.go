@@ -21,7 +21,9 @@ type streamCase struct {
 func (c streamCase) String() string { return c.program + " " + c.options }
 
 // streamCases are the modes of the programs: polling without pause is the default, b means calls that block, and a
-// calls of rpoll. With v, each end checks what it receives.
+// calls of rpoll. With v, each end checks what it receives. The C riostream polls the last byte of a write and then checks
+// the first one at once. A write of riostream has 16 bytes, which rxe copies from the start: it may copy longer ones from
+// the end, and then the check fails with C at both ends too.
 var streamCases = []streamCase{
 	{"rstream", "-S 64 -C 1 -I 50 -T v", false},
 	{"rstream", "-S 1000 -C 100 -I 3 -T n -T v", false},
@@ -30,7 +32,7 @@ var streamCases = []streamCase{
 	{"rstream", "-S 4096 -C 100 -I 2 -T a -T v", false},
 	{"rstream", "-S 65536 -C 20 -I 2 -T a -T b -T v", true},
 	{"rstream", "-S 20000 -C 10 -I 2 -T b -T v -B 4096 -i 16 -k 3", false}, // buffers are shorter than a transfer
-	{"riostream", "-S 64 -C 1 -I 50 -T v", false},
+	{"riostream", "-S 16 -C 1 -I 50 -T v", false},
 	{"riostream", "-S 65536 -C 5 -I 3 -T b -T v", true},
 	{"riostream", "-S 200000 -C 3 -I 2 -T a -T v", false},
 }

@@ -89,7 +89,7 @@ func (e *end) fill(b []byte) {
 	}
 }
 
-// verifyData checks data that was received, if it is verified.
+// verifyData checks data that was received, if it is verified. After an error the same data can be checked again.
 //
 //go:norace
 func (e *end) verifyData(b []byte) error {
@@ -97,11 +97,11 @@ func (e *end) verifyData(b []byte) error {
 		return nil
 	}
 	for i := range b {
-		if b[i] != e.received {
+		if b[i] != e.received+byte(i) {
 			return fmt.Errorf("data verification failed byte %d", e.total+int64(i))
 		}
-		e.received++
 	}
+	e.received += byte(len(b))
 	e.total += int64(len(b))
 	return nil
 }
