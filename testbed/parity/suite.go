@@ -44,14 +44,23 @@ var suites = []suite{
 			"registers regions of no bytes, which Go refuses: see `test_dm_bad_registration`."},
 	{"test_mlx5_dc", "uverbs/devicetest", "TestDeviceParityDC",
 		"One test is skipped in C and has none in Go: the software ConnectX maps no address handles to QPs."},
+	{"test_mlx5_devx", "provider/mlx5/devx", "TestDeviceParityDevX",
+		"The two tests that are skipped in C have none in Go."},
+	{"test_mlx5_dm_ops", "provider/mlx5", "TestDeviceDMOps", ""},
 	{"test_mlx5_huge_page", "uverbs/devicetest", "TestDeviceParityHugePage",
 		"C reads the environment when a queue is made, Go when a device is opened."},
 	{"test_mlx5_lag_affinity", "uverbs/devicetest", "TestDeviceParityLAGAffinity", ""},
 	{"test_mlx5_ooo_qp", "uverbs/devicetest", "TestDeviceParityOOO",
 		"The software ConnectX reorders the packets of these QPs."},
 	{"test_mlx5_pp", "uverbs/devicetest", "TestDeviceParityPP", ""},
+	{"test_mlx5_raw_wqe", "uverbs/devicetest", "TestDeviceParityRawWQE", ""},
+	{"test_mlx5_rdmacm", "cm/devicetest", "TestDeviceMLX5RDMACM", ""},
 	{"test_mlx5_timestamp", "uverbs/devicetest", "TestDeviceParityTimestamp",
 		"C reads the clock by verbs and converts its counts by mlx5dv; Go's `uverbs.Context.WallClock` does that."},
+	{"test_mlx5_uar", "provider/mlx5/devx", "TestDeviceParityUAR",
+		"Where the kernel has no write-combining pages, on InfiniBand from 6.12 on, Go allocates the other type."},
+	{"test_mlx5_udp_sport", "provider/mlx5/devx", "TestDeviceParityUDPSport",
+		"On InfiniBand, Go checks that there is no such port."},
 	{"test_odp", "uverbs/devicetest", "TestDeviceParityODP",
 		"Python's `test_odp_ud_traffic` does not look at what arrives. The rxe of 7.2 sends on-demand memory from the\n" +
 			"beginning of a page only, so Go's test, which does look, sends from there. rxe takes advice, which C's\n" +
@@ -76,6 +85,7 @@ var suites = []suite{
 
 // without lists the modules that have no Go tests, with the reasons.
 var without = []struct{ modules, why string }{
+	{`test_mlx5_query_port`, "mlx5dv_query_port: steering between the ports of an embedded switch"},
 	{`test_mlx5_\w+`, "mlx5dv: what ConnectX has beyond verbs"},
 	{`test_efa\w+`, "EFA devices"},
 	{`test_cuda_dmabuf`, "CUDA"},
