@@ -3,7 +3,9 @@ package mlx5
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -104,8 +106,8 @@ func (o *memoryOps) retire() error {
 	defer o.mu.Unlock()
 	o.retired = true
 	var errs []error
-	for _, a := range o.addrs {
-		errs = append(errs, a.mem.Retire())
+	for _, op := range slices.Sorted(maps.Keys(o.addrs)) { // the order of commands is the same each time
+		errs = append(errs, o.addrs[op].mem.Retire())
 	}
 	return errors.Join(errs...)
 }

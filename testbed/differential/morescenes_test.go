@@ -203,3 +203,37 @@ func (s *script) dynamic(way, streams int) {
 	s.add("unsrq 2")
 	s.add("unah 0")
 }
+
+// deviceMemory copies to and from device memory, reads and writes it with requests as the local and as the remote side,
+// and applies the device's operations to it.
+func (s *script) deviceMemory(way int) {
+	const size = 256
+	s.add("dm 0 %d", size)
+	s.add("dm 1 64")
+	s.pair(rc, 0, 1, flagsOf(way))
+	for dm, n := range []int{size, 64} {
+		s.add("dmput %d 0 %d %d", dm, sendArea+dm*100, n)
+		s.add("dmput %d 4 %d 8", dm, sendArea)
+		for local := range 2 {
+			for _, op := range []uverbs.Opcode{uverbs.OpWrite, uverbs.OpRead, uverbs.OpFetchAdd} {
+				here, there, length := recvArea, 16, n/2
+				if local == 1 {
+					here, there = 8, atomicArea
+				}
+				if op == uverbs.OpFetchAdd {
+					length = 8
+				}
+				s.post(0, way, request(fmt.Sprintf("dmwr %d %d %d %d %d %d %d %d", dm, local, op, signaled, s.next(), there, here,
+					length)))
+				s.poll(0, 1)
+			}
+		}
+		s.add("dmop %d 0", dm)
+		s.add("dmop %d 1", dm)
+		s.add("dmget %d 0 %d %d", dm, remoteArea, n)
+		s.add("sum")
+	}
+	s.destroy(0, 1)
+	s.add("undm 1")
+	s.add("undm 0")
+}

@@ -8,14 +8,15 @@ import "github.com/goverbs/goverbs/uverbs"
 type scene struct {
 	name     string
 	play     func(*script)
-	ethernet bool // for that link layer only
+	ethernet bool   // for that link layer only
+	kernel   string // for that kernel only, if not ""
 }
 
 var scenes = []scene{
-	{name: "RC by list", play: func(s *script) { s.connected(rc, byList) }},
-	{name: "RC by builder", play: func(s *script) { s.connected(rc, byBuilder) }},
-	{name: "UC by list", play: func(s *script) { s.connected(uc, byList) }},
-	{name: "UC by builder", play: func(s *script) { s.connected(uc, byBuilder) }},
+	{name: "RC by list", play: func(s *script) { s.connected(rc, byList, 0) }},
+	{name: "RC by builder", play: func(s *script) { s.connected(rc, byBuilder, 0) }},
+	{name: "UC by list", play: func(s *script) { s.connected(uc, byList, 0) }},
+	{name: "UC by builder", play: func(s *script) { s.connected(uc, byBuilder, 0) }},
 	{name: "UD by list", play: func(s *script) { s.datagrams(byList) }},
 	{name: "UD by builder", play: func(s *script) { s.datagrams(byBuilder) }},
 	{name: "windows by list", play: func(s *script) { s.windows(byList) }},
@@ -36,6 +37,10 @@ var scenes = []scene{
 	{name: "DC by list", play: func(s *script) { s.dynamic(byList, 0) }},
 	{name: "DC by builder", play: func(s *script) { s.dynamic(byBuilder, 0) }},
 	{name: "DC with streams", play: func(s *script) { s.dynamic(byBuilder, 1) }},
+	{name: "device memory by list", play: func(s *script) { s.deviceMemory(byList) }},
+	{name: "device memory by builder", play: func(s *script) { s.deviceMemory(byBuilder) }},
+	{name: "out of order by list", play: func(s *script) { s.connected(rc, byList, outOfOrder) }, kernel: "7.2"},
+	{name: "out of order by builder", play: func(s *script) { s.connected(rc, byBuilder, outOfOrder) }, kernel: "7.2"},
 	// C has no thread domains if the registers do not support bursts
 	{name: "thread domain", play: (*script).threadDomain, ethernet: true},
 	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},
@@ -46,8 +51,8 @@ func flagsOf(way int) int { return way * forBuilders }
 
 // connected posts every opcode, every form of payload and every flag one by
 // one, and then several at once, around the end of the ring.
-func (s *script) connected(kind, way int) {
-	s.pair(kind, 0, 1, flagsOf(way))
+func (s *script) connected(kind, way, flags int) {
+	s.pair(kind, 0, 1, flagsOf(way)|flags)
 	ops := []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpWrite, uverbs.OpWriteImm}
 	for i, op := range ops {
 		for _, p := range append(gathers, inlines...) {

@@ -33,6 +33,7 @@ const (
 	signalAll   = 1
 	forBuilders = 2
 	silent      = 4 // its sizes are not printed
+	outOfOrder  = 8
 )
 
 // How requests are posted.

@@ -10,7 +10,7 @@
 //
 // where either the inline length or n is 0, and SGES is DATA from n on. Queue
 // pairs with flag 2 are for the extended posting calls of C; those with flag 1
-// signal all requests; for those with flag 4 nothing is printed.
+// signal all requests; for those with flag 4 nothing is printed; those with flag 8 are out of order.
 //
 //	cq N entries | srq N wrs sges | mw N type | ah N
 //	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags
@@ -18,12 +18,17 @@
 //	domain          create later queue pairs on a thread domain's PD
 //	dci N cq send-wrs send-sges inline flags streams | dct N cq srq
 //	dcready N       a DCI to RTS
+//	dm N size       device memory and an MR of it
+//	dmput N offset from length | dmget N offset to length
+//	dmop N op       store 1 to the first byte at the address of operation 0, or load that of operation 1
 //	raw N           a raw packet QP to RTS
 //	connect N peer | ready N | reset N | error N
 //	begin QP 0: list, 1: builder, 2: builder in C, list in Go
 //	wr opcode flags id offset window|-1 imm add|compare swap DATA
 //	xwr SRQ opcode ... as wr, for an XRC SRQ
 //	dcwr AH DCT stream opcode ... as wr, of a DCI
+//	dmwr N local opcode flags id remote-offset local-offset length
+//	                a READ, a WRITE or a FETCH_ADD of 5: device memory is local (1) or remote (0), the MR is the other
 //	datagram opcode flags id imm AH QP DATA
 //	invalidate opcode flags id window DATA
 //	bind opcode flags id window offset length access
@@ -34,7 +39,7 @@
 //	limit SRQ n
 //	sync QP         a command, after which the device has processed all doorbells
 //	sum             print a checksum of the memory
-//	uncq N | unsrq N | unqp N | unah N | unmw N | unxrcd | undomain
+//	uncq N | unsrq N | unqp N | unah N | unmw N | undm N | unxrcd | undomain
 package main
 
 import (
@@ -48,7 +53,6 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -85,6 +89,7 @@ type player struct {
 	ahs  [16]*uverbs.AH
 	mws  [16]*uverbs.MW
 	keys [16]uint32 // of windows
+	dms  [4]deviceMemory
 
 	kinds map[**uverbs.QP]uverbs.QPType
 
@@ -201,6 +206,8 @@ var verbs = map[string]func(*player) error{
 	"unxrcd": func(p *player) error { return p.xrcd.Close() },
 	"domain": (*player).domain, "undomain": (*player).closeDomain, "xwr": (*player).xwr,
 	"dci": (*player).dci, "dct": (*player).dct, "dcready": (*player).dcReady, "dcwr": (*player).dcwr,
+	"dm": (*player).dm, "dmput": (*player).dmPut, "dmget": (*player).dmGet, "dmop": (*player).dmOp,
+	"dmwr": (*player).dmwr, "undm": func(p *player) error { return one(p, p.dms[:]).close() },
 	"begin": (*player).begin, "wr": (*player).wr, "datagram": (*player).datagram, "invalidate": (*player).invalidate,
 	"bind": (*player).bind, "bind1": (*player).bind1, "post": (*player).post,
 	"recv": (*player).recv, "srqrecv": (*player).srqRecv,

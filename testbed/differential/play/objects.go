@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -49,8 +50,9 @@ func (p *player) loopbackAddr() uverbs.AHAttr {
 }
 
 const (
-	signalAll = 1
-	silent    = 4
+	signalAll  = 1
+	silent     = 4
+	outOfOrder = 8
 )
 
 var types = []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.XRCSend, uverbs.RawPacket}
@@ -70,6 +72,9 @@ func (p *player) qp() (err error) {
 	cfg.MaxInline = p.nextArg()
 	flags := p.nextArg()
 	cfg.SignalAll = flags&signalAll != 0
+	if flags&outOfOrder != 0 {
+		cfg.Options = &mlx5.QPOptions{OutOfOrder: true}
+	}
 	if *q, err = p.pd.CreateQP(cfg); err != nil {
 		return err
 	}

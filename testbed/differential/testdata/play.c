@@ -49,6 +49,10 @@ static struct ibv_qp *qps[32];
 static struct ibv_ah *ahs[16];
 static struct ibv_mw *mws[16];
 static uint32_t keys[16]; /* of windows */
+static struct device_memory {
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+} dms[4];
 
 static long take(void)
 {
@@ -115,7 +119,7 @@ static struct ibv_ah_attr to_ourselves(void)
 	return a;
 }
 
-enum { signal_all = 1, extended = 2, silent = 4 };
+enum { signal_all = 1, extended = 2, silent = 4, out_of_order = 8 };
 
 static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET };
 static const uint64_t ops[] = {
@@ -136,6 +140,8 @@ static void do_qp(void)
 	struct ibv_qp **q = &SLOT(qps);
 	int type = slot(LEN(types)), srq, flags;
 	struct ibv_qp_init_attr_ex a = { .qp_type = types[type], .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD };
+	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+					  .create_flags = MLX5DV_QP_CREATE_OOO_DP };
 
 	a.send_cq = a.recv_cq = SLOT(cqs);
 	if (a.qp_type == IBV_QPT_XRC_SEND)
@@ -153,7 +159,7 @@ static void do_qp(void)
 		a.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		a.send_ops_flags = ops[type];
 	}
-	CHECK(*q = ibv_create_qp_ex(ctx, &a));
+	CHECK(*q = flags & out_of_order ? mlx5dv_create_qp(ctx, &a, &dv) : ibv_create_qp_ex(ctx, &a));
 	if (!(flags & silent))
 		printf("qp %u %u %u %u %u\n", a.cap.max_send_wr, a.cap.max_recv_wr, a.cap.max_send_sge, a.cap.max_recv_sge,
 	       a.cap.max_inline_data);
@@ -426,6 +432,29 @@ static void do_dcwr(void)
 		mlx5dv_wr_set_dc_addr(mlx5dv_qp_ex_from_ibv_qp_ex(toex), ah, dctn, dc_key);
 }
 
+static void do_dmwr(void)
+{
+	struct device_memory *d = &SLOT(dms);
+	int local = take();
+	struct ibv_send_wr *w = take_wr();
+	uint64_t remote = take(), near;
+	uint32_t rkey = local ? mr->rkey : d->mr->rkey;
+
+	remote += local ? (uintptr_t)mem : 0;
+	if (w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		w->wr.atomic.remote_addr = remote;
+		w->wr.atomic.rkey = rkey;
+		w->wr.atomic.compare_add = 5;
+	} else {
+		w->wr.rdma.remote_addr = remote;
+		w->wr.rdma.rkey = rkey;
+	}
+	near = take() + (local ? 0 : (uintptr_t)mem);
+	w->sg_list[0] = (struct ibv_sge){ .addr = near, .length = take(), .lkey = local ? d->mr->lkey : mr->lkey };
+	w->num_sge = 1;
+	add(w);
+}
+
 static void do_datagram(void)
 {
 	struct ibv_send_wr *w = take_wr();
@@ -640,6 +669,55 @@ static void do_mw(void)
 	keys[i] = mws[i]->rkey;
 }
 
+static void do_dm(void)
+{
+	struct device_memory *d = &SLOT(dms);
+	struct ibv_alloc_dm_attr a = { .length = take() };
+
+	CHECK(d->dm = ibv_alloc_dm(ctx, &a));
+	CHECK(d->mr = ibv_reg_dm_mr(pd, d->dm, 0, a.length, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC));
+}
+
+static void do_dmput(void)
+{
+	struct device_memory *d = &SLOT(dms);
+	long to = take(), from = take();
+
+	GOOD(ibv_memcpy_to_dm(d->dm, to, mem + from, take()));
+}
+
+static void do_dmget(void)
+{
+	struct device_memory *d = &SLOT(dms);
+	long from = take(), to = take();
+
+	GOOD(ibv_memcpy_from_dm(mem + to, d->dm, from, take()));
+}
+
+/* Adds one to the first byte by an operation of the device, or tests and sets it. */
+static void do_dmop(void)
+{
+	struct device_memory *d = &SLOT(dms);
+	int op = take();
+	volatile uint8_t *at = mlx5dv_dm_map_op_addr(d->dm, op);
+
+	CHECK(at);
+	if (op == 0)
+		*at = 1;
+	else
+		printf("old %d\n", *at);
+	munmap((void *)((uintptr_t)at & -4096), 4096);
+}
+
+static void do_undm(void)
+{
+	struct device_memory *d = &SLOT(dms);
+
+	GOOD(ibv_dereg_mr(d->mr));
+	GOOD(ibv_free_dm(d->dm));
+}
+
 static void do_limit(void)
 {
 	struct ibv_srq *s = SLOT(srqs);
@@ -695,6 +773,7 @@ static const struct {
 	{ "xrcd", do_xrcd }, { "xsrq", do_xsrq }, { "target", do_target }, { "unxrcd", do_unxrcd }, { "raw", do_raw },
 	{ "domain", do_domain }, { "undomain", do_undomain },
 	{ "dci", do_dci }, { "dct", do_dct }, { "dcready", do_dcready }, { "dcwr", do_dcwr },
+	{ "dm", do_dm }, { "dmput", do_dmput }, { "dmget", do_dmget }, { "dmop", do_dmop }, { "dmwr", do_dmwr }, { "undm", do_undm },
 	{ "begin", do_begin }, { "wr", do_wr }, { "xwr", do_xwr }, { "datagram", do_datagram }, { "invalidate", do_invalidate },
 	{ "bind", do_bind }, { "bind1", do_bind1 }, { "post", do_post },
 	{ "recv", do_qprecv }, { "srqrecv", do_srqrecv }, { "poll", do_poll }, { "arm", do_arm }, { "event", do_event },
