@@ -121,8 +121,9 @@ func (k *Kernel) setScatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
 		return 32
 	}
 	a.ScatterResponse = size(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)
-	signalAll := Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
-	if a.Service == engine.ServiceRC && signalAll {
+	results := flags&uapi.MLX5_QP_FLAG_ALLOW_SCATTER_CQE != 0 ||
+		Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
+	if a.Service == engine.ServiceRC && results {
 		a.ScatterRequest = size(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)
 	}
 }

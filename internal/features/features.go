@@ -83,6 +83,7 @@ const (
 	ReservedQPN    = "reserved_qpn"    // QP numbers that no QP has
 	CQESize        = "cqe_size"        // a choice of the size of completions
 	DevX           = "devx"            // commands of the device's firmware
+	BlueFlameUARIB = "bf_uar_ib"       // pages for bursts for DevX, on an InfiniBand port
 	MWHoldsMR      = "mw_holds_mr"     // an MR cannot be closed while a window is bound to it
 )
 

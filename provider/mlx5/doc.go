@@ -49,8 +49,8 @@
 // CPU cannot write it, the completion has the status [uverbs.WCLocProtErr]. This happens if the
 // MR was closed meanwhile, or if it covers memory that the process does not have mapped: a
 // dma-buf or an imported MR. Register such memory before creating queue pairs: a queue pair
-// created while the Context has such an MR leaves all messages to the device. Or set
-// MLX5_SCATTER_TO_CQE=0.
+// created while the Context has such an MR leaves all messages to the device. Or disable this with
+// [QPOptions] or with MLX5_SCATTER_TO_CQE=0.
 //
 // # Device memory
 //

@@ -1,6 +1,10 @@
 package mlx5
 
 import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -19,14 +23,37 @@ type QPOptions struct {
 	// device, its firmware or the kernel (before Linux 6.13) lacks the option for this type of QP, CreateQP returns an
 	// error that matches [uverbs.ErrNotSupported].
 	OutOfOrder bool
+
+	// ScatterToCQE determines which short messages arrive in completions. It has no effect on QPs of other types than RC
+	// and UC, and while the Context has memory that only the device can write: see "Short messages" above.
+	ScatterToCQE ScatterToCQE
 }
 
+// ScatterToCQE is an option of QPs: [QPOptions].
+type ScatterToCQE uint8
+
+// The values of ScatterToCQE.
+const (
+	// ScatterDefault permits it for messages and, with QPConfig.SignalAll, for the results of READs and atomics, unless
+	// MLX5_SCATTER_TO_CQE=0 is in the environment.
+	ScatterDefault ScatterToCQE = iota
+	// ScatterDisabled does not permit it (MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE).
+	ScatterDisabled
+	// ScatterAllowed permits it for messages and the results of all READs and atomics, whatever is in the environment
+	// (MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE).
+	ScatterAllowed
+)
+
 // optionsOf returns the options of a new QP.
-func optionsOf(cfg *uverbs.QPConfig) (QPOptions, error) {
+func optionsOf(cfg *uverbs.QPConfig) (o QPOptions, err error) {
 	if p, ok := cfg.Options.(*QPOptions); !ok {
-		return QPOptions{}, provider.UnknownOptions(cfg.Options)
+		return o, provider.UnknownOptions(cfg.Options)
 	} else if p != nil {
-		return *p, nil
+		o = *p
 	}
-	return QPOptions{}, nil
+	if o.ScatterToCQE > ScatterAllowed {
+		return o, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+			Detail: fmt.Sprintf("Options.ScatterToCQE: value %d is unknown", o.ScatterToCQE)}
+	}
+	return o, nil
 }

@@ -95,7 +95,7 @@ func (c *deviceContext) CreateQP(
 	if env.SRQ != nil {
 		q.target.srq = unwatched(env.SRQ).(*srq)
 	}
-	reply, err = q.create(cfg, &s, create)
+	reply, err = q.create(cfg, options.ScatterToCQE, &s, create)
 	if err != nil {
 		return nil, reply, errors.Join(err, q.release(false))
 	}
@@ -194,13 +194,13 @@ func (q *qp) setRegister(r *register) {
 	}
 }
 
-func (q *qp) create(cfg *uverbs.QPConfig, s *sizes, create driver.Command) (driver.Reply, error) {
+func (q *qp) create(
+	cfg *uverbs.QPConfig, scatter ScatterToCQE, s *sizes, create driver.Command,
+) (driver.Reply, error) {
 	c := q.ctx
 	req := &uapi.Mlx5IbCreateQp{BufAddr: addressOf(q.mem.Bytes()), DbAddr: q.record.addr,
-		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key}
-	if c.scatters(cfg.Type) {
-		req.Flags |= uapi.MLX5_QP_FLAG_SCATTER_CQE
-	}
+		SqWqeCount: uint32(s.sqBlocks), RqWqeCount: uint32(s.rqCount), RqWqeShift: uint32(s.rqShift), Uidx: q.target.key,
+		Flags: c.scatterFlags(cfg.Type, scatter)}
 	if cfg.Type == uverbs.DCI {
 		setDCI(req, cfg.DCIStreams)
 	}

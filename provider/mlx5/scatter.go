@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -15,11 +16,16 @@ const (
 // SetMRs implements driver.MRAccessor.
 func (c *deviceContext) SetMRs(m *driver.MRs) { c.memory = m }
 
-// scatters reports whether a QP gets short messages in its completions and, if all requests are
-// signaled, the results of short READs and atomics. The kernel configures the QP accordingly. If
-// the context has memory that only the device can write, the device must write all messages.
-func (c *deviceContext) scatters(t uverbs.QPType) bool {
-	return c.set.scatter && (t == uverbs.RC || t == uverbs.UC) && !c.memory.Foreign()
+// scatterFlags returns the flags of a new QP that gets short messages in its completions. The kernel configures the QP
+// accordingly. If the context has memory that only the device can write, the device must write all messages.
+func (c *deviceContext) scatterFlags(t uverbs.QPType, s ScatterToCQE) uint32 {
+	switch {
+	case t != uverbs.RC && t != uverbs.UC, c.memory.Foreign(), s == ScatterDisabled, s == ScatterDefault && !c.set.scatter:
+		return 0
+	case s == ScatterAllowed:
+		return uapi.MLX5_QP_FLAG_SCATTER_CQE | uapi.MLX5_QP_FLAG_ALLOW_SCATTER_CQE
+	}
+	return uapi.MLX5_QP_FLAG_SCATTER_CQE
 }
 
 // carried returns the message of n bytes that the entry at ci, whose last word is v, carries. It

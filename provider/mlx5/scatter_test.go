@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -43,14 +44,19 @@ func shortKits(t *testing.T, f func(t *testing.T, k kit, most int)) {
 }
 
 // TestShortMessages checks that messages of every size arrive in memory of all kinds, through a QP's receives and
-// through an SRQ. Short ones arrive in their completions, unless the environment disables that.
+// through an SRQ. Short ones arrive in their completions, unless the environment or the QP's options disable that.
 func TestShortMessages(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
-		for _, c := range []struct{ srq, off, whole bool }{{}, {srq: true}, {off: true}, {whole: true},
-			{srq: true, whole: true}} {
-			k.set.scatter = !c.off
+		for _, c := range []struct {
+			srq, off, whole bool
+			option          ScatterToCQE
+		}{{}, {srq: true}, {off: true}, {whole: true}, {srq: true, whole: true}, {option: ScatterDisabled},
+			{option: ScatterAllowed}} {
+			k.set.scatter = !c.off && c.option != ScatterAllowed // which does not look at it
 			d := newDesk(t, k)
-			cfg := uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 3}))(t), MaxRecvSGE: 4}
+			cfg := uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 3}))(t), MaxRecvSGE: 4,
+				Options: &QPOptions{ScatterToCQE: c.option}}
+			c.off = c.off || c.option == ScatterDisabled
 			if c.srq {
 				cfg.SRQ = good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 2, MaxSGE: 4}))(t)
 			}
@@ -117,18 +123,22 @@ func (s *soft) vacate() {
 }
 
 // TestShortAnswers checks that the results of short READs and atomics arrive in completions if all requests are
-// signaled, at every place of the ring.
+// signaled or the QP's options allow it, at every place of the ring.
 func TestShortAnswers(t *testing.T) {
 	shortKits(t, func(t *testing.T, k kit, most int) {
-		for _, all := range []bool{true, false} {
+		for _, c := range []struct {
+			all, carries bool
+			option       ScatterToCQE
+		}{{all: true, carries: true}, {}, {carries: true, option: ScatterAllowed}, {all: true, option: ScatterDisabled}} {
 			d := newDesk(t, k)
 			x := &trial{T: t, d: d, seen: map[string]map[int]bool{}}
 			cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 31}))(t)
-			x.q = d.loop(t, uverbs.QPConfig{SendCQ: cq, MaxSendSGE: 4, SignalAll: all})
+			x.q = d.loop(t, uverbs.QPConfig{SendCQ: cq, MaxSendSGE: 4, SignalAll: c.all,
+				Options: &QPOptions{ScatterToCQE: c.option}})
 			for range ringBlocks {
 				for _, s := range []shape{{0, 0, 0}, {0, 1, 1}, {0, 1, 32}, {0, 4, 8}, {0, 4, 16}, {0, 3, 30}} {
 					x.one(uverbs.OpRead, s, false)
-					if carries := d.s.carriers() > 0; carries != (all && s.n > 0 && s.length() <= most) {
+					if carries := d.s.carriers() > 0; carries != (c.carries && s.n > 0 && s.length() <= most) {
 						t.Fatalf("%+v comes in a completion: %v", s, carries)
 					}
 					d.s.vacate()
@@ -329,5 +339,17 @@ func TestShortMessageAllocates(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("a short message allocates %v times", n)
+	}
+}
+
+// TestUnknownScatter checks that CreateQP refuses an unknown value.
+func TestUnknownScatter(t *testing.T) {
+	d := newDesk(t, standard())
+	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 1}))(t)
+	unknown := &QPOptions{ScatterToCQE: ScatterAllowed + 1}
+	_, err := d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1,
+		Options: unknown})
+	if !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), "ScatterToCQE: value 3 is unknown") {
+		t.Errorf("an unknown value: %v", err)
 	}
 }

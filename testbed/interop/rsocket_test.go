@@ -21,9 +21,9 @@ type streamCase struct {
 func (c streamCase) String() string { return c.program + " " + c.options }
 
 // streamCases are the modes of the programs: polling without pause is the default, b means calls that block, and a
-// calls of rpoll. With v, each end checks what it receives. The C riostream polls the last byte of a write and then checks
-// the first one at once. A write of riostream has 16 bytes, which rxe copies from the start: it may copy longer ones from
-// the end, and then the check fails with C at both ends too.
+// calls of rpoll. With v, each end checks what it receives. The C riostream polls the last byte of a write, and then
+// checks the others at once. rxe copies 16 bytes from the start, as this needs, but may copy a longer write from the
+// end: the check then fails between two C programs as well.
 var streamCases = []streamCase{
 	{"rstream", "-S 64 -C 1 -I 50 -T v", false},
 	{"rstream", "-S 1000 -C 100 -I 3 -T n -T v", false},

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestDeviceParityMLX5CQ has the tests of tests/test_mlx5_cq.py of the size of completions: in Go, the environment
-// variable MLX5_CQE_SIZE, which is read when a device is opened.
+// TestDeviceParityMLX5CQ has the tests of tests/test_mlx5_cq.py of the size of completions, which is in Go the
+// environment variable MLX5_CQE_SIZE, read when a device is opened, and of the messages in them.
 func TestDeviceParityMLX5CQ(t *testing.T) {
 	const variable = "MLX5_CQE_SIZE"
 	messages := func(cqe int, sizes ...int) func(*testing.T) {
@@ -47,6 +48,19 @@ func TestDeviceParityMLX5CQ(t *testing.T) {
 		for _, size := range []string{"64", "128"} {
 			t.Setenv(variable, size)
 			newPlayers(t, setup{})
+		}
+	})
+	t.Run("test_scatter_to_cqe_control_by_qp", func(t *testing.T) {
+		hasCQESize(t)
+		const access = uverbs.RemoteRead
+		for _, on := range []string{"0", "1"} {
+			t.Setenv("MLX5_SCATTER_TO_CQE", on)
+			for _, s := range []mlx5.ScatterToCQE{mlx5.ScatterDisabled, mlx5.ScatterAllowed} {
+				client, _ := newPlayers(t, setup{size: 16, rounds: 10, access: access, qpAccess: access,
+					options: &mlx5.QPOptions{ScatterToCQE: s}})
+				traffic(t, client, uverbs.OpSend)
+				remoteTraffic(t, client, uverbs.OpRead)
+			}
 		}
 	})
 }

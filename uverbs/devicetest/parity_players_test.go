@@ -37,6 +37,7 @@ type setup struct {
 	implicit bool              // requests use the key of the whole address space
 	streams  uverbs.DCIStreams // DC
 	anyOrder bool              // the QPs are out of order
+	options  any               // of the QPs: QPConfig.Options
 	advise   func(testing.TB, *player)
 }
 
@@ -130,7 +131,7 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 	for i := range p.qps {
 		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{
 			Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth, MaxSendSGE: len(p.out),
-			MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey}))(t)
+			MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey, Options: s.options}))(t)
 	}
 	return p
 }

@@ -46,8 +46,8 @@ type writer struct {
 	out  []byte
 }
 
-// sync waits until both sides have mapped their memory. The C program receives the message into that memory: no byte of it
-// must be the first marker, where a transfer is as short as the message.
+// sync waits until both sides have mapped their memory. The C program receives the message into that memory. If a
+// transfer is not longer than the message, a zero in the message would be taken for the first marker.
 func (w *writer) sync() error {
 	message := bytes.Repeat([]byte{0xff}, syncSize)
 	receive := func() error {
