@@ -55,7 +55,7 @@ var mlx5Table = []rule{
 	{"mlx5", RateLimit, never, "mlx5_ib limits the rate of raw packet QPs only"},
 	{"mlx5", ReservedQPN, always, "since DevX, which is older than the bed"},
 	{"mlx5", CQESize, always, "since the driver exists (3.11)"},
-	{"mlx5", BlueFlameUARIB, never, "of the bed's kernels only 6.1 has write-combining pages for InfiniBand"},
+	{"mlx5", BlueFlameUARIB, never, "6.12 and 7.2 have no write-combining pages for InfiniBand, only 6.1 has"},
 	{"mlx5", DevX, always, "since 4.19, which is older than the bed"},
 }
 

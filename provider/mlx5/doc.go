@@ -44,13 +44,13 @@
 //
 // On RC and UC, a message of up to 32 bytes (64 bytes if CQEs have 128) arrives in the completion
 // itself. So does the result of a short READ or an atomic if all requests are signaled
-// (SignalAll). Poll copies the data to the memory that the SGEs name before it returns the
-// completion. The only difference is that the CPU writes the memory instead of the device. If the
-// CPU cannot write it, the completion has the status [uverbs.WCLocProtErr]. This happens if the
-// MR was closed meanwhile, or if it covers memory that the process does not have mapped: a
-// dma-buf or an imported MR. Register such memory before creating queue pairs: a queue pair
-// created while the Context has such an MR leaves all messages to the device. Or disable this with
-// [QPOptions] or with MLX5_SCATTER_TO_CQE=0.
+// (SignalAll), or with ScatterAllowed of [QPOptions]. Poll copies the data to the memory that the
+// SGEs name before it returns the completion. The only difference is that the CPU writes the
+// memory instead of the device. If the CPU cannot write it, the completion has the status
+// [uverbs.WCLocProtErr]. This happens if the MR was closed meanwhile, or if it covers memory that
+// the process does not have mapped: a dma-buf or an imported MR. Register such memory before
+// creating queue pairs: a queue pair created while the Context has such an MR leaves all messages
+// to the device. ScatterDisabled of [QPOptions] and MLX5_SCATTER_TO_CQE=0 do that as well.
 //
 // # Device memory
 //
@@ -81,7 +81,7 @@
 //	MLX5_TOTAL_UUARS             registers for queue pairs: 16
 //	MLX5_NUM_LOW_LAT_UUARS       how many of them are not shared: 4
 //	MLX5_CQE_SIZE                bytes of a completion: 64 or 128
-//	MLX5_SCATTER_TO_CQE=0        no messages in completions
+//	MLX5_SCATTER_TO_CQE=0        no messages in completions, unless QPOptions allow it
 //	MLX_QP_ALLOC_TYPE            pages for the rings of QPs: ANON, HUGE, or
 //	                             PREFER_HUGE, which falls back to small pages.
 //	                             Each ring occupies whole huge pages.

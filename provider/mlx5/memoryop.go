@@ -106,7 +106,7 @@ func (o *memoryOps) retire() error {
 	defer o.mu.Unlock()
 	o.retired = true
 	var errs []error
-	for _, op := range slices.Sorted(maps.Keys(o.addrs)) { // the order of commands is the same each time
+	for _, op := range slices.Sorted(maps.Keys(o.addrs)) { // the kernel sends the device a command for each
 		errs = append(errs, o.addrs[op].mem.Retire())
 	}
 	return errors.Join(errs...)

@@ -24,22 +24,23 @@ type QPOptions struct {
 	// error that matches [uverbs.ErrNotSupported].
 	OutOfOrder bool
 
-	// ScatterToCQE determines which short messages arrive in completions. It has no effect on QPs of other types than RC
-	// and UC, and while the Context has memory that only the device can write: see "Short messages" above.
+	// ScatterToCQE determines which short messages and results arrive in completions. It has no effect on QPs of other
+	// types than RC and UC, and while the Context has memory that only the device can write: see "Short messages" in the
+	// package documentation.
 	ScatterToCQE ScatterToCQE
 }
 
-// ScatterToCQE is an option of QPs: [QPOptions].
+// A ScatterToCQE says which short data the device writes to completions instead of memory.
 type ScatterToCQE uint8
 
 // The values of ScatterToCQE.
 const (
-	// ScatterDefault permits it for messages and, with QPConfig.SignalAll, for the results of READs and atomics, unless
-	// MLX5_SCATTER_TO_CQE=0 is in the environment.
+	// ScatterDefault: messages and, with QPConfig.SignalAll, the results of READs and atomics. With
+	// MLX5_SCATTER_TO_CQE=0 in the environment it is ScatterDisabled.
 	ScatterDefault ScatterToCQE = iota
-	// ScatterDisabled does not permit it (MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE).
+	// ScatterDisabled: none (MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE).
 	ScatterDisabled
-	// ScatterAllowed permits it for messages and the results of all READs and atomics, whatever is in the environment
+	// ScatterAllowed: messages and the results of all signaled READs and atomics, whatever is in the environment
 	// (MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE).
 	ScatterAllowed
 )
@@ -53,7 +54,9 @@ func optionsOf(cfg *uverbs.QPConfig) (o QPOptions, err error) {
 	}
 	if o.ScatterToCQE > ScatterAllowed {
 		return o, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("Options.ScatterToCQE: value %d is unknown", o.ScatterToCQE)}
+			Detail: fmt.Sprintf(
+				"Options.ScatterToCQE: value %d is unknown: use ScatterDefault, ScatterDisabled or ScatterAllowed",
+				o.ScatterToCQE)}
 	}
 	return o, nil
 }

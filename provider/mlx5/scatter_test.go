@@ -52,7 +52,7 @@ func TestShortMessages(t *testing.T) {
 			option          ScatterToCQE
 		}{{}, {srq: true}, {off: true}, {whole: true}, {srq: true, whole: true}, {option: ScatterDisabled},
 			{option: ScatterAllowed}} {
-			k.set.scatter = !c.off && c.option != ScatterAllowed // which does not look at it
+			k.set.scatter = !c.off && c.option != ScatterAllowed // which overrides the environment
 			d := newDesk(t, k)
 			cfg := uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 3}))(t), MaxRecvSGE: 4,
 				Options: &QPOptions{ScatterToCQE: c.option}}

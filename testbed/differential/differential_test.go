@@ -73,7 +73,7 @@ func (s *stage) play(t *testing.T, name, script string) (printed, trace string) 
 }
 
 // TestSame runs each scene with both programs, on each kernel and both link
-// layers.
+// layers that have it.
 func TestSame(t *testing.T) {
 	seen := make(map[difference]bool)
 	compared := 0
@@ -86,8 +86,8 @@ func TestSame(t *testing.T) {
 	}
 	for _, p := range places {
 		t.Run(p.kernel+"/"+p.link, func(t *testing.T) {
-			first := p.kernel == "6.12"
-			if !first && !slices.ContainsFunc(scenes, func(x scene) bool { return x.kernel == p.kernel }) {
+			repeats := func(x scene) bool { return p.kernel != "6.12" && x.runsOn("6.12", p.layer) }
+			if !slices.ContainsFunc(scenes, func(x scene) bool { return x.runsOn(p.kernel, p.layer) && !repeats(x) }) {
 				vm.SkipRepeat(t, "6.12/"+p.link)
 			}
 			s := startStage(t, p.kernel, p.layer)
@@ -95,19 +95,19 @@ func TestSame(t *testing.T) {
 				s.install(t, vm.BuildProgram(t, "./play", "", ""))}
 			s.play(t, s.programs[0], s.script(t, scenes[0])) // objects that the driver keeps for reuse
 			for _, x := range scenes {
-				if x.ethernet && p.layer != connectx.Ethernet || x.kernel != "" && x.kernel != p.kernel {
-					compared++ // C cannot run it
+				if !x.runsOn(p.kernel, p.layer) {
+					compared++ // neither C nor Go can run it
 					continue
 				}
 				t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
-					if !first && x.kernel == "" {
+					if repeats(x) {
 						vm.SkipRepeat(t, "6.12/"+p.link)
 					}
 					s.compare(t, x, seen)
 					compared++
 				})
 			}
-			if first && p.layer == connectx.Ethernet {
+			if p.kernel == "6.12" && p.layer == connectx.Ethernet {
 				t.Run("half_way", s.halfWay)
 			}
 		})

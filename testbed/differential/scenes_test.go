@@ -2,14 +2,28 @@
 
 package differential
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/uverbs"
+)
 
 // A scene is a part of the script. It destroys its objects; the memory remains.
 type scene struct {
 	name     string
 	play     func(*script)
 	ethernet bool   // for that link layer only
-	kernel   string // for that kernel only, if not ""
+	needs    string // a feature of the kernel, if not ""
+}
+
+// runsOn reports whether a scene can be played with a kernel and a link layer.
+func (x scene) runsOn(kernel string, layer connectx.LinkLayer) bool {
+	if x.needs != "" {
+		if has, _, _ := features.Lookup(kernel, "mlx5", x.needs); !has {
+			return false
+		}
+	}
+	return !x.ethernet || layer == connectx.Ethernet
 }
 
 var scenes = []scene{
@@ -37,10 +51,14 @@ var scenes = []scene{
 	{name: "DC by list", play: func(s *script) { s.dynamic(byList, 0) }},
 	{name: "DC by builder", play: func(s *script) { s.dynamic(byBuilder, 0) }},
 	{name: "DC with streams", play: func(s *script) { s.dynamic(byBuilder, 1) }},
+	{name: "no short data in completions", play: func(s *script) { s.connected(rc, byList, noScatter) }},
+	{name: "all short data in completions", play: func(s *script) { s.connected(rc, byList, allScatter) }},
 	{name: "device memory by list", play: func(s *script) { s.deviceMemory(byList) }},
 	{name: "device memory by builder", play: func(s *script) { s.deviceMemory(byBuilder) }},
-	{name: "out of order by list", play: func(s *script) { s.connected(rc, byList, outOfOrder) }, kernel: "7.2"},
-	{name: "out of order by builder", play: func(s *script) { s.connected(rc, byBuilder, outOfOrder) }, kernel: "7.2"},
+	{name: "out of order by list", play: func(s *script) { s.connected(rc, byList, outOfOrder) },
+		needs: features.OutOfOrder},
+	{name: "out of order by builder", play: func(s *script) { s.connected(rc, byBuilder, outOfOrder) },
+		needs: features.OutOfOrder},
 	// C has no thread domains if the registers do not support bursts
 	{name: "thread domain", play: (*script).threadDomain, ethernet: true},
 	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},

@@ -34,6 +34,8 @@ const (
 	forBuilders = 2
 	silent      = 4 // its sizes are not printed
 	outOfOrder  = 8
+	noScatter   = 16
+	allScatter  = 32
 )
 
 // How requests are posted.

@@ -22,8 +22,8 @@ func (c streamCase) String() string { return c.program + " " + c.options }
 
 // streamCases are the modes of the programs: polling without pause is the default, b means calls that block, and a
 // calls of rpoll. With v, each end checks what it receives. The C riostream polls the last byte of a write, and then
-// checks the others at once. rxe copies 16 bytes from the start, as this needs, but may copy a longer write from the
-// end: the check then fails between two C programs as well.
+// checks all from the first one. rxe may copy a packet of more than 16 bytes from its end. In a write of one such
+// packet the check can fail, between two C programs as well. In a long write it reaches the last packet later.
 var streamCases = []streamCase{
 	{"rstream", "-S 64 -C 1 -I 50 -T v", false},
 	{"rstream", "-S 1000 -C 100 -I 3 -T n -T v", false},

@@ -45,8 +45,8 @@ var suites = []suite{
 	{"test_mlx5_cq", "uverbs/devicetest", "TestDeviceParityMLX5CQ",
 		"C chooses the size of the completions of each CQ, Go that of all CQs of a device, with the environment\n" +
 			"variable that C has as well. Go has no compressed or padded completions, which these devices do not have\n" +
-			"either. `test_scatter_to_cqe_control_by_qp` has DC in C, whose completions have no messages in libmlx5, and RC\n" +
-			"in Go."},
+			"either. `test_scatter_to_cqe_control_by_qp` sets the flags of DCIs in C, for which libmlx5 does not use them,\n" +
+			"and of RC queue pairs in Go."},
 	{"test_mlx5_dc", "uverbs/devicetest", "TestDeviceParityDC",
 		"One test is skipped in C and has none in Go: the software ConnectX maps no address handles to QPs."},
 	{"test_mlx5_devx", "provider/mlx5/devx", "TestDeviceParityDevX",

@@ -94,7 +94,7 @@ func (w *writer) receive(marker byte) error {
 	return w.verify(w.in[:last])
 }
 
-// verify checks the bytes before the marker. rxe may copy the end of a short write first, so they may come later.
+// verify checks the bytes before the marker. rxe may copy a packet from its end, so they may come later.
 func (w *writer) verify(b []byte) error {
 	for polls := 1; ; polls++ {
 		if err := w.verifyData(b); err == nil || polls == latePolls {

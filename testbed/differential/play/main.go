@@ -10,7 +10,8 @@
 //
 // where either the inline length or n is 0, and SGES is DATA from n on. Queue
 // pairs with flag 2 are for the extended posting calls of C; those with flag 1
-// signal all requests; for those with flag 4 nothing is printed; those with flag 8 are out of order.
+// signal all requests; for those with flag 4 nothing is printed; those with flag 8 are out of order;
+// with flag 16 no short data arrives in completions, with flag 32 all does.
 //
 //	cq N entries | srq N wrs sges | mw N type | ah N
 //	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags

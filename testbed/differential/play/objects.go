@@ -53,6 +53,8 @@ const (
 	signalAll  = 1
 	silent     = 4
 	outOfOrder = 8
+	noScatter  = 16
+	allScatter = 32
 )
 
 var types = []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.XRCSend, uverbs.RawPacket}
@@ -72,9 +74,14 @@ func (p *player) qp() (err error) {
 	cfg.MaxInline = p.nextArg()
 	flags := p.nextArg()
 	cfg.SignalAll = flags&signalAll != 0
-	if flags&outOfOrder != 0 {
-		cfg.Options = &mlx5.QPOptions{OutOfOrder: true}
+	options := &mlx5.QPOptions{OutOfOrder: flags&outOfOrder != 0}
+	switch {
+	case flags&noScatter != 0:
+		options.ScatterToCQE = mlx5.ScatterDisabled
+	case flags&allScatter != 0:
+		options.ScatterToCQE = mlx5.ScatterAllowed
 	}
+	cfg.Options = options
 	if *q, err = p.pd.CreateQP(cfg); err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ static struct ibv_ah_attr to_ourselves(void)
 	return a;
 }
 
-enum { signal_all = 1, extended = 2, silent = 4, out_of_order = 8 };
+enum { signal_all = 1, extended = 2, silent = 4, out_of_order = 8, no_scatter = 16, all_scatter = 32 };
 
 static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET };
 static const uint64_t ops[] = {
@@ -140,8 +140,7 @@ static void do_qp(void)
 	struct ibv_qp **q = &SLOT(qps);
 	int type = slot(LEN(types)), srq, flags;
 	struct ibv_qp_init_attr_ex a = { .qp_type = types[type], .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD };
-	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
-					  .create_flags = MLX5DV_QP_CREATE_OOO_DP };
+	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS };
 
 	a.send_cq = a.recv_cq = SLOT(cqs);
 	if (a.qp_type == IBV_QPT_XRC_SEND)
@@ -159,7 +158,10 @@ static void do_qp(void)
 		a.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		a.send_ops_flags = ops[type];
 	}
-	CHECK(*q = flags & out_of_order ? mlx5dv_create_qp(ctx, &a, &dv) : ibv_create_qp_ex(ctx, &a));
+	dv.create_flags = (flags & out_of_order ? MLX5DV_QP_CREATE_OOO_DP : 0) |
+			  (flags & no_scatter ? MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE : 0) |
+			  (flags & all_scatter ? MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE : 0);
+	CHECK(*q = dv.create_flags ? mlx5dv_create_qp(ctx, &a, &dv) : ibv_create_qp_ex(ctx, &a));
 	if (!(flags & silent))
 		printf("qp %u %u %u %u %u\n", a.cap.max_send_wr, a.cap.max_recv_wr, a.cap.max_send_sge, a.cap.max_recv_sge,
 	       a.cap.max_inline_data);
