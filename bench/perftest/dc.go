@@ -76,10 +76,10 @@ func (e *endpoint) createDC() error {
 
 func (e *endpoint) dcConfig(t uverbs.QPType) uverbs.QPConfig {
 	if t == uverbs.DCT {
-		return uverbs.QPConfig{Type: t, RecvCQ: e.rcq, SRQ: e.srq, DCKey: dcKey}
+		return uverbs.QPConfig{Type: t, RecvCQ: e.rcq, SRQ: e.srq, DCKey: dcKey, Options: e.o.qpOptions()}
 	}
 	return uverbs.QPConfig{Type: t, SendCQ: e.scq, MaxSendWR: e.o.TxDepth, MaxInline: e.o.Inline,
-		SingleGoroutine: e.o.NoLock}
+		SingleGoroutine: e.o.NoLock, Options: e.o.qpOptions()}
 }
 
 func (e *endpoint) initDC(qp *uverbs.QP, t uverbs.QPType) error {

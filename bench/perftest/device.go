@@ -65,6 +65,9 @@ func (o *Options) fit(dev *uverbs.Context) error {
 	if err := o.fitOuts(dev); err != nil {
 		return err
 	}
+	if err := o.fitOrder(dev); err != nil {
+		return err
+	}
 	return o.fitGID(dev)
 }
 

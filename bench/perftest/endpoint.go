@@ -166,7 +166,8 @@ func (e *endpoint) makeMemory(access uverbs.Access) error {
 func (e *endpoint) qpConfig() uverbs.QPConfig {
 	o := e.o
 	c := uverbs.QPConfig{Type: o.Type, SendCQ: e.scq, RecvCQ: e.rcq, MaxSendWR: o.TxDepth, MaxRecvWR: o.RxDepth,
-		MaxInline: o.Inline, SingleGoroutine: o.NoLock, Path: e.pathConfig(len(e.qps))}
+		MaxInline: o.Inline, SingleGoroutine: o.NoLock, Path: e.pathConfig(len(e.qps)),
+		Options: o.qpOptions()}
 	if e.srq != nil {
 		c.SRQ, c.MaxRecvWR = e.srq, 0
 	}

@@ -81,7 +81,7 @@ func (o *Options) info() {
 	o.printf(" Number of qps   : %d\t\tTransport type : %s\n", o.qpCount(), o.transport())
 	o.printf(" Connection type : %v\t\tUsing SRQ      : %s\n", o.typeName(), onOff(o.SRQ))
 	o.printf(" PCIe relax order: %s\t\tLock-free      : %s\n", onOff(o.relaxed()), onOff(o.NoLock))
-	o.printf(" ibv_wr* API     : OFF\t\tUsing DDP      : OFF\n")
+	o.printf(" ibv_wr* API     : OFF\t\tUsing DDP      : %s\n", onOff(o.outOfOrder))
 	if o.active() || o.Bidirectional {
 		o.printf(" TX depth        : %d\n", o.TxDepth)
 	}

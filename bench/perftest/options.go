@@ -63,6 +63,7 @@ type Options struct {
 	SRQ         bool // all QPs share one receive queue
 	MRPerQP     bool
 	OnDemand    bool // on-demand paging
+	InOrder     bool // no out-of-order QPs
 	WaitDestroy int  // seconds before the objects are closed
 	CPUUtil     bool
 
@@ -88,17 +89,18 @@ type Options struct {
 	run uint64 // identifies the run to the server; not 0
 
 	// What the two ends have agreed on, and properties of the device.
-	out       io.Writer
-	outputErr error // first error of printing or writing a report
-	cycle     int   // bytes of the buffer that small messages use cyclically
-	cacheLine int   // minimum distance of messages in it
-	mtu       uverbs.MTU
-	device    string
-	link      uverbs.LinkLayer
-	lid       uint16
-	gid       uverbs.GIDEntry
-	withGID   bool
-	iwarp     bool
+	out        io.Writer
+	outputErr  error // first error of printing or writing a report
+	cycle      int   // bytes of the buffer that small messages use cyclically
+	cacheLine  int   // minimum distance of messages in it
+	mtu        uverbs.MTU
+	device     string
+	link       uverbs.LinkLayer
+	lid        uint16
+	gid        uverbs.GIDEntry
+	withGID    bool
+	iwarp      bool
+	outOfOrder bool // the QPs have that option of mlx5.QPOptions
 }
 
 // The defaults and limits.

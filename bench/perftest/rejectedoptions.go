@@ -84,7 +84,7 @@ func unsupportedOptions(has map[string]bool) (t []getopt.Option) {
 		{"", "encryption is not supported", "aes_xts encrypt_on_tx sig_before"},
 		{"value", "DCIs with streams are not supported", "log_dci_streams log_active_dci_streams"},
 		{"value", "only HiSilicon adapters have it", "congest_type"},
-		{"", "not supported: it applies to some adapters only", "no_ddp use_ooo"},
+		{"", "out-of-order queue pairs are the default where the device has them", "use_ooo"},
 		{"value", rawEthernet, "source_mac dest_mac dest_ip source_ip dest_port source_port ethertype remote_mac local_mac " +
 			"remote_ip local_ip " +
 			"remote_port local_port flows flows_burst reply_every vlan_pcp"},
