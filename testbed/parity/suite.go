@@ -90,10 +90,17 @@ var suites = []suite{
 
 // without lists the modules that have no Go tests, with the reasons.
 var without = []struct{ modules, why string }{
-	{`test_mlx5_query_port`, "mlx5dv_query_port: steering between the ports of an embedded switch"},
-	{`test_mlx5_\w+`, "mlx5dv: what ConnectX has beyond verbs"},
+	{`test_mlx5_crypto`, "encryption by the adapter, which no device here has"},
+	{`test_mlx5_dma_memcpy`, "copies by the adapter, which no device here has"},
+	{`test_mlx5_dmabuf`, "Data Direct, which no device here has"},
+	{`test_mlx5_(dr|flow)`, "steering by mlx5dv: the library has the flows of verbs"},
+	{`test_mlx5_mkey`, "indirect keys and signatures, which no device here has"},
+	{`test_mlx5_query_port`, "steering between the ports of an embedded switch"},
+	{`test_mlx5_sched`, "schedulers of the adapter, which no device here has"},
+	{`test_mlx5_var`, "virtio devices of virtual machines"},
+	{`test_mlx5_vfio`, "drivers in user space"},
 	{`test_efa\w+`, "EFA devices"},
-	{`test_cuda_dmabuf`, "CUDA"},
+	{`test_cuda_dmabuf|test_mlx5_cuda_umem`, "CUDA"},
 	{`test_tag_matching`, "tag matching, which no device here has"},
 }
 
