@@ -13,7 +13,8 @@ import (
 // TestDeviceParityOOO has the tests of tests/test_mlx5_ooo_qp.py: QPs whose packets may overtake others.
 func TestDeviceParityOOO(t *testing.T) {
 	const access = uverbs.RemoteWrite | uverbs.RemoteRead
-	pair := setup{anyOrder: true, access: access, qpAccess: access}
+	pair := setup{options: &mlx5.QPOptions{OutOfOrder: true}, needs: features.OutOfOrder, sends: parityDepth,
+		access: access, qpAccess: access}
 	for name, run := range map[string]func(*testing.T){
 		"test_ooo_qp_bad_flow": func(t *testing.T) {
 			_, server := newPlayers(t, pair)
@@ -29,19 +30,6 @@ func TestDeviceParityOOO(t *testing.T) {
 		},
 	} {
 		t.Run(name, run)
-	}
-}
-
-// openOutOfOrder creates the player's QPs. It skips the test if the device or the kernel lacks them.
-func (p *player) openOutOfOrder(t testing.TB) {
-	t.Helper()
-	for i := range p.qps {
-		var err error
-		p.qps[i], err = p.createOutOfOrder(uverbs.RC, parityDepth)
-		if errors.Is(err, uverbs.ErrNotSupported) {
-			features.Missing(t, features.OutOfOrder, err)
-		}
-		check(t, err)
 	}
 }
 

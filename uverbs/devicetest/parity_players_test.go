@@ -36,8 +36,9 @@ type setup struct {
 	cold     bool              // the pages are dropped before each message
 	implicit bool              // requests use the key of the whole address space
 	streams  uverbs.DCIStreams // DC
-	anyOrder bool              // the QPs are out of order
 	options  any               // of the QPs: QPConfig.Options
+	needs    string            // feature that the options need
+	sends    int               // that a QP has room for; 0: 10
 	advise   func(testing.TB, *player)
 }
 
@@ -124,14 +125,15 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 		p.openDC(t)
 		return p
 	}
-	if s.anyOrder {
-		p.openOutOfOrder(t)
-		return p
-	}
 	for i := range p.qps {
-		p.qps[i] = must(p.pd.CreateQP(uverbs.QPConfig{
-			Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: 10, MaxRecvWR: parityDepth, MaxSendSGE: len(p.out),
-			MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey, Options: s.options}))(t)
+		var err error
+		p.qps[i], err = p.pd.CreateQP(uverbs.QPConfig{
+			Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: or(s.sends, 10), MaxRecvWR: parityDepth,
+			MaxSendSGE: len(p.out), MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey, Options: s.options})
+		if s.needs != "" && errors.Is(err, uverbs.ErrNotSupported) {
+			features.Missing(t, s.needs, err)
+		}
+		check(t, err)
 	}
 	return p
 }
