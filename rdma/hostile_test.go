@@ -151,7 +151,8 @@ func TestHostileMessages(t *testing.T) {
 		"offer too long":    func(h *hostile) { h.offer(offer{length: defaultMaxMessage + 1}, 0) },
 		"offer of 2^64-1":   func(h *hostile) { h.offer(offer{length: 1<<64 - 1}, 0) },
 		"offers": func(h *hostile) {
-			repeat(5, func() bool { return h.offer(offer{kind: kindCall, number: 1, length: 5000}, 0) })
+			o := offer{kind: kindCall, key: h.mr.RKey(), addr: h.mr.Addr(), length: 5000}
+			repeat(defaultOffers+1, func() bool { o.number++; return h.offer(o, 0) })
 		},
 		"messages": func(h *hostile) {
 			repeat(defaultDepth+1, func() bool { return h.send(kindMessage, 0, 0, nil) })
@@ -162,17 +163,12 @@ func TestHostileMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, h := hostilePair(t, nil, honestHello())
-			ended := make(chan error, 1)
-			go func() {
-				for { // what is received is not released
-					if _, err := c.Recv(h.ctx); err != nil {
-						ended <- err
-						return
-					}
-				}
-			}()
 			attack(h)
-			if err := <-ended; !errors.Is(err, ErrProtocol) || !errors.Is(err, ErrDisconnected) {
+			var err error
+			for err == nil { // what is received is not released
+				_, err = c.Recv(h.ctx)
+			}
+			if !errors.Is(err, ErrProtocol) || !errors.Is(err, ErrDisconnected) {
 				t.Errorf("Recv returns %v", err)
 			}
 			if err := c.Send(h.ctx, []byte("x")); !errors.Is(err, ErrProtocol) {

@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// fitOrder decides whether the QPs are out of order, which the C program calls DDP. Both ends need it, so the default is
-// that of the C program: mlx5 devices use it if the kernel, the firmware and the type of the QPs have it.
+// fitOrder decides whether the QPs are out of order, which the C program calls DDP. Both ends need the same, so the
+// default is that of the C program: mlx5 devices use it if the kernel, the firmware and the type of the QPs have it.
 func (o *Options) fitOrder(dev *uverbs.Context) error {
 	if o.InOrder || o.RDMACM || !o.reliable() || dev.Device().Driver() != "mlx5" {
 		return nil
