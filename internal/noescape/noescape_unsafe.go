@@ -16,7 +16,9 @@ const maxLen = 1<<31 - 1
 //
 // The pointer is converted to an integer and back, which escape analysis does
 // not follow. This is safe, because the caller keeps s alive and nothing in
-// between can move the stack.
+// between can move the stack. The pointer checks that -race adds could move it.
+//
+//go:nocheckptr
 func Slice[T any](s []T) []T {
 	if len(s) == 0 {
 		return nil
@@ -26,6 +28,8 @@ func Slice[T any](s []T) []T {
 }
 
 // Bytes is Slice for bytes. The compiler inlines it in more places.
+//
+//go:nocheckptr
 func Bytes(b []byte) []byte {
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), len(b))

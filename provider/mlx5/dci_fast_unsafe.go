@@ -20,8 +20,7 @@ import (
 // requestUnaddressed. DCAddr writes the address and completes the request.
 type dci struct {
 	qp
-	words     [16]uint64 // as sendQueue.words
-	streams   uint16     // mask of the streams that requests may name
+	words     [16]uint64 // as sendQueue.words, but with one segment of data
 	inlineEnd uint32     // block, masked, from which on inline data of any size may reach the ring's end
 	burst     uint64     // size of a burst of a request without inline data, in blocks
 }
@@ -42,10 +41,10 @@ func (b *twoBlocks) segment(k uintptr) *segment {
 
 // address writes the address of a DCT: see setDCSeg.
 func (b *twoBlocks) address(av *driver.AV, dctn uint32, key uint64) {
-	b[2] = bits.ReverseBytes64(key)
 	b[3] = av[1] | uint64(bits.ReverseBytes32(dctn|extendedAV))
-	*b.segment(2) = *(*segment)(unsafe.Pointer(&av[2]))
-	*b.segment(3) = *(*segment)(unsafe.Pointer(&av[4]))
+	b[2] = bits.ReverseBytes64(key)
+	*(*segment)(unsafe.Pointer(&b[4])) = *(*segment)(unsafe.Pointer(&av[2]))
+	*(*segment)(unsafe.Pointer(&b[6])) = *(*segment)(unsafe.Pointer(&av[4]))
 }
 
 // Sizes of requests of the fast path without data, in segments.
@@ -56,14 +55,14 @@ const (
 )
 
 // configure sets what depends on the configuration, as that of the send queue has.
-func (q *dci) configure(cfg *uverbs.QPConfig) {
+func (q *dci) configure() {
 	s := &q.sq
 	for i, o := range s.ops {
 		q.words[i] = wordUncommon | wordRare | wordNotInline
 		if opsRC[i]&simple == 0 || s.maxSGE == 0 {
 			continue
 		}
-		q.words[i] = o.hw()<<32 | s.qpn | (dcSegments + raddrSegments)
+		q.words[i] = o.hw()<<32 | s.qpn | (dcSegments + raddrSegments + 1)
 		if o&remote == 0 {
 			q.words[i] += wordUncommon | wordLocal - raddrSegments
 		}
@@ -74,124 +73,54 @@ func (q *dci) configure(cfg *uverbs.QPConfig) {
 			q.words[i] |= wordUncommon | wordNotInline
 		}
 	}
-	if cfg.DCIStreams.Concurrent > 0 {
-		q.streams = 1<<16 - 1
-	}
 	if s.burstSGE >= dcBlocks {
 		q.burst = dcBlocks
 	}
 	q.inlineEnd = s.mask + 1 - min(s.mask+1, uint32(overheadDCInl+s.maxInline+blockSize-1)/blockSize)
 }
 
-// adjacentLimit returns the limit up to which requests of two blocks can be encoded, each in adjacent blocks: at the
-// ring's last block, the second one is elsewhere.
-func (s *sendQueue) adjacentLimit() uint32 {
-	if s.cur&1 == 0 {
-		return s.limit
-	}
-	return s.head + min(s.limit-s.head, (s.mask-s.cur&s.mask)/dcBlocks)
-}
-
-// PostSend implements driver.QP, as qp.PostSend does for other QPs.
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postList posts the
+// others.
 //
 //go:nosplit
 func (q *dci) PostSend(wrs []uverbs.SendWR) (int, error) {
-	s := &q.sq
-	if len(wrs) > 0 && len(wrs[0].Inline) > 0 {
-		return q.postInline(wrs)
+	if len(wrs) != 1 || q.sq.shared != nil {
+		return q.postList(wrs)
 	}
-	wrs = wrs[:len(wrs):len(wrs)] // one value fewer in registers
-	cur, head := s.cur, s.head
-	if s.limit-head < uint32(len(wrs)) && s.fence == 0 {
+	s := &q.sq
+	wrs = wrs[:1:1] // its length needs no register
+	if len(wrs[0].Inline) > 0 {
+		if burst := q.encodeInline(&wrs[0]); burst > 0 {
+			if burst > s.burst {
+				burst = 0
+			}
+			mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(s.last&s.mask)), burst)
+			runtime.KeepAlive(q)
+			return 1, nil
+		}
+	} else if b := q.encodeSGE(&wrs[0]); b != nil {
+		mmio.Ring(&s.db, s.cur&0xffff, (*[blockSize]byte)(unsafe.Pointer(b)), q.burst)
+		runtime.KeepAlive(q)
+		return 1, nil
+	}
+	return q.postList(wrs)
+}
+
+// postList is PostSend for any list.
+//
+//go:noinline
+func (q *dci) postList(wrs []uverbs.SendWR) (int, error) {
+	s := &q.sq
+	first := s.cur
+	s.request.state = requestClosed
+	if s.limit-s.head < uint32(len(wrs)) && s.fence == 0 {
 		s.limit = atomic.LoadUint32(s.tail) + s.maxPost
 	}
-	n, limit := 0, s.adjacentLimit()
-	for ; n < len(wrs); n++ {
-		wr := &wrs[n]
-		op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
-		if head == limit || op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || ah == nil ||
-			ah.PD() != s.pd {
-			return q.postRest(wrs, n, cur, head)
-		}
-		sge := unsafe.SliceData(wr.SGL)
-		if sge.Length-1 >= uverbs.MaxMessage-1 || wr.DCStream&^q.streams != 0 {
-			return q.postRest(wrs, n, cur, head)
-		}
-		i := cur & s.mask
-		w, ctrl, b := q.words[op], s.flags[f]|be(uint64(wr.DCStream)<<wordStream), s.blocksIn(i)
-		g := b.segment(5)
-		if int64(w) < 0 { // wordUncommon is set
-			if w&wordRare != 0 {
-				return q.postRest(wrs, n, cur, head)
-			}
-			if w&wordImm != 0 {
-				ctrl |= be(uint64(wr.Imm))
-			}
-			if w&wordLocal != 0 {
-				g = b.segment(4)
-			}
-			w &= wordPlain
-		}
-		b[1] = ctrl
-		b[8], b[9] = be(wr.RemoteAddr), be4(wr.RKey)
-		g[0], g[1] = be2(sge.Length, sge.LKey), be(sge.Addr)
-		b.address(ah.AV(), wr.QPN, wr.DCKey)
-		b[0] = be(w + 1 | uint64(cur&0xffff)<<wordIndex)
-		head++
-		note := s.noteIn(i)
-		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-		cur += dcBlocks
-	}
-	if n == 0 || s.shared != nil {
-		return q.postRest(wrs, n, cur, head)
-	}
-	burst := q.burst
-	if n > 1 {
-		burst = 0
-	}
-	s.cur, s.head, s.last = cur, head, cur-dcBlocks
-	mmio.Ring(&s.db, cur&0xffff, bytesOf(s.blockIn((cur-dcBlocks)&s.mask)), burst)
-	runtime.KeepAlive(q)
-	return n, nil
-}
-
-// postInline is PostSend for a list that begins with inline data.
-//
-//go:noinline
-func (q *dci) postInline(wrs []uverbs.SendWR) (int, error) {
-	s := &q.sq
-	first := s.cur
-	s.request.state = requestInlined
-	if len(wrs) > 1 || s.shared != nil || !q.encodeInline(&wrs[0]) {
-		return q.postRest(wrs, 0, first, s.head)
-	}
-	burst := uint64(s.cur - first)
-	if burst > s.burst {
-		burst = 0
-	}
-	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(first&s.mask)), burst)
-	runtime.KeepAlive(q)
-	return 1, nil
-}
-
-// postRest continues a PostSend that has encoded n requests, up to cur and head, and rings the doorbell for all.
-//
-//go:noinline
-func (q *dci) postRest(wrs []uverbs.SendWR, n int, cur, head uint32) (int, error) {
-	s := &q.sq
-	first := s.cur
-	if n > 0 {
-		s.cur, s.head, s.last = cur, head, cur-dcBlocks
-	}
-	s.request.state = requestClosed
-	var err error
-	for ; n < len(wrs); n++ {
-		if len(wrs[n].Inline) > 0 && q.encodeInline(&wrs[n]) {
-			s.request.state = requestInlined
-			continue
-		}
-		if err = q.encode(&wrs[n]); err != nil {
-			break
+	n, err := q.encodeList(wrs), error(nil)
+	for n < len(wrs) && err == nil {
+		if err = q.encode(&wrs[n]); err == nil {
+			n++
+			n += q.encodeList(wrs[n:])
 		}
 	}
 	s.ring(n, first)
@@ -199,47 +128,208 @@ func (q *dci) postRest(wrs []uverbs.SendWR, n int, cur, head uint32) (int, error
 	return n, err
 }
 
-// encodeInline is OpInline and DCAddr for a SendWR. It reports whether it encoded the request.
+// encodeList encodes requests until one needs another path. It returns how many it encoded.
+//
+//go:noinline
+func (q *dci) encodeList(wrs []uverbs.SendWR) int {
+	s := &q.sq
+	n := 0
+	for n < len(wrs) {
+		if len(wrs[n].Inline) > 0 {
+			more := q.encodeInlines(wrs[n:])
+			if more == 0 {
+				break
+			}
+			s.request.state = requestInlined
+			n += more
+			continue
+		}
+		if more := q.encodeRemote(wrs[n:]); more > 0 {
+			s.last = s.cur - dcBlocks
+			n += more
+			continue
+		}
+		if q.encodeSGE(&wrs[n]) == nil {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// encodeInlines is encodeInline for a list. It returns how many requests it encoded.
+//
+//go:nosplit
+func (q *dci) encodeInlines(wrs []uverbs.SendWR) int {
+	for n := range wrs {
+		if q.encodeInline(&wrs[n]) == 0 {
+			return n
+		}
+	}
+	return len(wrs)
+}
+
+// encodeRemote is encodeSGE for a list of requests with a remote address, without a call for each. It returns how many
+// it encoded. The caller sets sendQueue.last.
 //
 //go:noinline
 //go:nosplit
-func (q *dci) encodeInline(wr *uverbs.SendWR) bool {
+func (q *dci) encodeRemote(wrs []uverbs.SendWR) int {
 	s := &q.sq
-	op, f, n, i, ah := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur&s.mask, provider.AHOf(wr.AH)
-	if uint(n-1) >= uint(s.maxInline) || i >= q.inlineEnd || s.head == s.limit || op >= 16 || f >= 8 ||
-		len(wr.SGL) != 0 || wr.DCStream&^q.streams != 0 || ah == nil || ah.PD() != s.pd {
-		return false
+	n := 0
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		op, f, cur, head, ah := uint32(wr.Opcode), uint32(wr.Flags), s.cur, s.head, provider.AHOf(wr.AH)
+		i := cur & s.mask
+		if op >= 16 || f >= 8 || len(wr.SGL)^1|len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil ||
+			ah.PD() != s.pd {
+			return n
+		}
+		sge := unsafe.SliceData(wr.SGL)
+		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
+		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
+			return n
+		}
+		w, ctrl := q.words[op], s.flags[f]
+		if wr.DCStream != 0 {
+			if !s.streams {
+				return n
+			}
+			ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
+		}
+		if int64(w) < 0 { // wordUncommon is set
+			if w&(wordRare|wordLocal) != 0 {
+				return n
+			}
+			if w&wordImm != 0 {
+				ctrl |= bits.ReverseBytes64(uint64(wr.Imm))
+			}
+			w &= wordPlain
+		}
+		b := (*twoBlocks)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		b[1] = ctrl
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		b[8] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[9] = uint64(bits.ReverseBytes32(wr.RKey))
+		b[10] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
+		b[11] = bits.ReverseBytes64(sge.Addr)
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		s.cur, s.head = cur+dcBlocks, head
+		b.address(provider.AHOf(wr.AH).AV(), wr.QPN, wr.DCKey)
 	}
-	w, ctrl, b := q.words[op], s.flags[f], s.blocksIn(i)
-	g := b.segment(5)
-	if int64(w) < 0 {
-		if w&wordNotInline != 0 {
-			return false
+	return n
+}
+
+// encodeSGE is OpSGE and DCAddr for a SendWR without inline data. It returns nil if it did not encode the request.
+//
+//go:noinline
+//go:nosplit
+func (q *dci) encodeSGE(wr *uverbs.SendWR) *twoBlocks {
+	s := &q.sq
+	op, f, cur, head, ah := uint32(wr.Opcode), uint32(wr.Flags), s.cur, s.head, provider.AHOf(wr.AH)
+	i := cur & s.mask
+	if op >= 16 || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+		return nil
+	}
+	sge := unsafe.SliceData(wr.SGL)
+	buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
+	if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
+		return nil
+	}
+	w, ctrl := q.words[op], s.flags[f]
+	if wr.DCStream != 0 {
+		if !s.streams {
+			return nil
+		}
+		ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
+	}
+	b := (*twoBlocks)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+	g := (*segment)(unsafe.Pointer(&b[10]))
+	if int64(w) < 0 { // wordUncommon is set
+		if w&wordRare != 0 {
+			return nil
 		}
 		if w&wordImm != 0 {
-			ctrl |= be(uint64(wr.Imm))
+			ctrl |= bits.ReverseBytes64(uint64(wr.Imm))
 		}
 		if w&wordLocal != 0 {
-			g = b.segment(4)
+			g = (*segment)(unsafe.Pointer(&b[8]))
 		}
 		w &= wordPlain
 	}
-	b[1] = ctrl | be(uint64(wr.DCStream)<<wordStream)
-	b[8], b[9] = be(wr.RemoteAddr), be4(wr.RKey)
-	b.address(ah.AV(), wr.QPN, wr.DCKey)
-	w += uint64(inlineHeader+n+segmentSize-1) / segmentSize
-	cur, head := s.cur, s.head+1
-	b[0] = be(w | uint64(cur&0xffff)<<wordIndex)
-	s.head, s.last, s.cur = head, cur, cur+uint32(w&wordSize+perBlock-1)/perBlock
-	note := s.noteIn(i)
+	head++
+	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-	g.inlineHead(n)
-	if uint(n-16) <= 16 {
-		g.inlineTwo(wr.Inline)
-		return true
+	s.cur, s.head, s.last = cur+dcBlocks, head, cur
+	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+	b[1] = ctrl
+	b[8] = bits.ReverseBytes64(wr.RemoteAddr)
+	b[9] = uint64(bits.ReverseBytes32(wr.RKey))
+	g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
+	g[1] = bits.ReverseBytes64(sge.Addr)
+	b.address(provider.AHOf(wr.AH).AV(), wr.QPN, wr.DCKey) // keeping ah in a register would need a stack frame
+	return b
+}
+
+// encodeInline is OpInline and DCAddr for a SendWR. It returns the number of blocks, or 0 if it did not encode the
+// request.
+//
+//go:noinline
+//go:nosplit
+func (q *dci) encodeInline(wr *uverbs.SendWR) uint64 {
+	s := &q.sq
+	op, f, n, ah := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), provider.AHOf(wr.AH)
+	cur, head := s.cur, s.head
+	i := cur & s.mask
+	if op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i >= q.inlineEnd ||
+		head == s.limit || ah == nil || ah.PD() != s.pd {
+		return 0
 	}
-	g.inlineData(wr.Inline)
-	return true
+	w, ctrl := q.words[op], s.flags[f]
+	if wr.DCStream != 0 {
+		if !s.streams {
+			return 0
+		}
+		ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
+	}
+	b := (*twoBlocks)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+	g := (*segment)(unsafe.Pointer(&b[10]))
+	if int64(w) < 0 {
+		if w&wordNotInline != 0 {
+			return 0
+		}
+		if w&wordImm != 0 {
+			ctrl |= bits.ReverseBytes64(uint64(wr.Imm))
+		}
+		if w&wordLocal != 0 {
+			g = (*segment)(unsafe.Pointer(&b[8]))
+		}
+		w &= wordPlain
+	}
+	head++
+	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+	s.head, s.last = head, cur
+	w += uint64(inlineHeader+n-1) / segmentSize // beyond the first
+	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+	blocks := (w&wordSize + perBlock - 1) / perBlock
+	s.cur = cur + uint32(blocks)
+	b[1] = ctrl
+	b[8] = bits.ReverseBytes64(wr.RemoteAddr)
+	b[9] = uint64(bits.ReverseBytes32(wr.RKey))
+	b.address(ah.AV(), wr.QPN, wr.DCKey)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
+	*(*uint32)(unsafe.Pointer(g)) = bits.ReverseBytes32(inlineMark | uint32(n))
+	if uint(n-segmentSize) > segmentSize {
+		g.inlineData(wr.Inline)
+		return blocks
+	}
+	from, to := unsafe.Pointer(unsafe.SliceData(wr.Inline)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
+	*(*segment)(to) = *(*segment)(from)
+	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	return blocks
 }
 
 // OpSGE implements driver.QP.
@@ -271,7 +361,7 @@ func (q *dci) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rk
 	b[1] = s.flags[f]
 	g[0] = bits.ReverseBytes64(uint64(sge.Length)<<32 | uint64(sge.LKey))
 	g[1] = bits.ReverseBytes64(sge.Addr)
-	b[0] = bits.ReverseBytes64(w + 1 | uint64(cur&0xffff)<<wordIndex)
+	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
 }
 
 // OpInline implements driver.QP.
@@ -299,7 +389,7 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 		}
 		w &= wordPlain
 	}
-	w += uint64(inlineHeader+n+segmentSize-1) / segmentSize
+	w += uint64(inlineHeader+n-1) / segmentSize // beyond the first
 	r.state, r.named, r.inlined, r.data = requestUnaddressed, op, true, uint32(w&wordSize+perBlock-1)/perBlock
 	r.length = uint32(w & wordSize)
 	b[0] = bits.ReverseBytes64(w | uint64(s.cur&0xffff)<<wordIndex)
@@ -317,7 +407,7 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 func (q *dci) DCAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
 	s := &q.sq
 	r := &s.request
-	if r.state != requestUnaddressed || stream&^q.streams != 0 || ah == nil || ah.PD() != s.pd {
+	if r.state != requestUnaddressed || stream != 0 && !s.streams || ah == nil || ah.PD() != s.pd {
 		q.dcAddrRest(ah, dctn, key, stream)
 		return
 	}

@@ -109,7 +109,7 @@ func (c *deviceContext) CreateQP(
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqRoom, q.rq.maxSGE
 	}
 	if d != nil {
-		d.configure(cfg)
+		d.configure()
 		return c.watchDCI(d, s.maxSend), reply, nil
 	}
 	return c.watch(q, s.maxSend), reply, nil

@@ -6,20 +6,21 @@ import (
 	"testing"
 )
 
-// A dcBudget is a budget for requests of a DCI, and the maximum ratio to C's figure, or 0. A request of C's list is
-// compared with C's batch, because libmlx5 has no other interface for DC.
+// A dcBudget is a budget for requests of a DCI, and the maximum ratio to C's figure, or 0. A request of Go's list is
+// compared with one of C's batch, because libmlx5 has no other interface for DC. The maxima are 0.8 for one request and
+// 0.7 for a list if C is compiled by gcc. They are lower here, because tcc makes C's loop longer.
 type dcBudget struct {
 	budget
 	ratio float64
 }
 
 var dcBudgets = []dcBudget{
-	{budget{"write", 266, 256, ""}, 0.8},
-	{budget{"inline", 278, 268, ""}, 0.8},
-	{budget{"list32", 129, 129, ""}, 0.7},
-	{budget{"list32inline", 173, 172, ""}, 0.7},
-	{budget{"builder32", 170, 170, "list32"}, 0},
-	{budget{"builder32inline", 196, 196, "list32inline"}, 0},
+	{budget{"write", 208, 198, ""}, 0.63},
+	{budget{"inline", 235, 225, ""}, 0.64},
+	{budget{"list32", 113, 113, ""}, 0.54},
+	{budget{"list32inline", 139.5, 139.5, ""}, 0.56},
+	{budget{"builder32", 166, 166, "list32"}, 0},
+	{budget{"builder32inline", 192, 192, "list32inline"}, 0},
 }
 
 // TestDCCost compares the costs of requests of a DCI with their budgets and with those of C in the same guest, and
