@@ -44,11 +44,11 @@ func (s *services) testCopy(t *testing.T) {
 	const ended = "the connection has ended"
 	for fault, end := range map[string]func(t *testing.T, c [2]*process){
 		"SIGKILL of the receiver": func(t *testing.T, c [2]*process) {
-			kill(t, c[0])
+			s.kill(t, c[0])
 			fails(t, c[1], ended)
 		},
 		"SIGKILL of the sender": func(t *testing.T, c [2]*process) {
-			kill(t, c[1])
+			s.kill(t, c[1])
 			fails(t, c[0], ended)
 		},
 		"removal of the receiver's device": func(t *testing.T, c [2]*process) {

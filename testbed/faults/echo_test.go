@@ -21,7 +21,7 @@ func (s *services) testEcho(t *testing.T) {
 		{"loss", 50, func(_ *testing.T, server, _ *process) *process { return server }},
 		{"SIGSTOP of the server", 1000, func(t *testing.T, server, _ *process) *process { stand(t, server); return server }},
 		{"SIGKILL and restart of the server", 1000, func(t *testing.T, server, _ *process) *process {
-			kill(t, server)
+			s.kill(t, server)
 			return s.echo(t)
 		}},
 		{"removal of the server's device", 1000, func(t *testing.T, server, _ *process) *process {
@@ -31,7 +31,7 @@ func (s *services) testEcho(t *testing.T) {
 			return s.echo(t)
 		}},
 		{"SIGKILL of a client", 100, func(t *testing.T, server, client *process) *process {
-			kill(t, client)
+			s.kill(t, client)
 			return server
 		}},
 	} {

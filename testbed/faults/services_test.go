@@ -27,6 +27,7 @@ type devices interface {
 	busy(t *testing.T)                  // waits until messages flow
 	remove(t *testing.T)                // removes the first guest's device
 	restore(t *testing.T)               // adds it again
+	killing()                           // a process will be killed
 }
 
 func testServices(t *testing.T, s *services) {
@@ -61,8 +62,9 @@ func stand(t *testing.T, p *process) {
 }
 
 // kill kills a process with SIGKILL.
-func kill(t *testing.T, p *process) {
+func (s *services) kill(t *testing.T, p *process) {
 	t.Helper()
+	s.devices.killing()
 	signal(t, p, syscall.SIGKILL)
 	_ = p.wait() // it was killed
 }
@@ -116,11 +118,11 @@ func (s *services) testStore(t *testing.T) {
 			return server, client
 		}},
 		{"SIGKILL and restart of the server", func(t *testing.T, server, client *process) (*process, *process) {
-			kill(t, server)
+			s.kill(t, server)
 			return serve(t), client
 		}},
 		{"SIGKILL of a client", func(t *testing.T, server, client *process) (*process, *process) {
-			kill(t, client)
+			s.kill(t, client)
 			return server, s.start(t, 1, "rkv", "bench", at)
 		}},
 		{"removal of the server's device", func(t *testing.T, server, client *process) (*process, *process) {
