@@ -213,7 +213,9 @@ func (b *SendBatch) DCAddr(ah *AH, dctn uint32, key uint64) {
 	b.impl.DCAddr(ah.part(), dctn, key, 0)
 }
 
-// DCAddrStream is DCAddr for a request of a stream: mlx5dv_wr_set_dc_addr_stream(3).
+// DCAddrStream is DCAddr for a request of a stream, as SendWR.DCStream names it:
+// mlx5dv_wr_set_dc_addr_stream(3). DCAddr uses stream 0. On a DCI without streams, Submit returns
+// [ErrNoStreams].
 func (b *SendBatch) DCAddrStream(ah *AH, dctn uint32, key uint64, stream uint16) {
 	b.impl.DCAddr(ah.part(), dctn, key, stream)
 }

@@ -130,6 +130,7 @@ func dcErrors(t *testing.T) []errorCase {
 		return second(b.pd.CreateQP(cfg))
 	}
 	fresh := good(b.pd.CreateQP(QPConfig{Type: DCT, RecvCQ: b.cq, SRQ: s.srq}))(t)
+	x := good(r.c.OpenXRCD(nil, 0))(t)
 	batch := s.dci.StartSend()
 	defer batch.Abort()
 	cases := []errorCase{
@@ -139,6 +140,8 @@ func dcErrors(t *testing.T) []errorCase {
 		{"DCI with an SRQ", qp(QPConfig{Type: DCI, SRQ: s.srq}), inv},
 		{"key of a DCI", qp(QPConfig{Type: DCI, DCKey: 1}), inv},
 		{"streams of a QP that is not a DCI", qp(QPConfig{Type: RC, DCIStreams: DCIStreams{Concurrent: 4}}), inv},
+		{"key of an XRCRecv QP", second(x.CreateQP(QPConfig{DCKey: 1})), inv},
+		{"streams of an XRCRecv QP", second(x.CreateQP(QPConfig{DCIStreams: DCIStreams{Concurrent: 4}})), inv},
 		{"number of streams", qp(QPConfig{Type: DCI, DCIStreams: DCIStreams{Concurrent: 3}}), inv},
 		{"errored streams without streams", qp(QPConfig{Type: DCI, DCIStreams: DCIStreams{Errored: 2}}), inv},
 		{"connecting a DCI", s.dci.Connect(Endpoint{}), inv},

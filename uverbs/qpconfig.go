@@ -45,9 +45,9 @@ type QPConfig struct {
 	// Access is the set of rights that peers have through this QP, within what each MR allows:
 	// RemoteRead, RemoteWrite, RemoteAtomic. Connect sets it.
 	Access Access
-	// DCKey is the access key of a DCT. Requests must carry it: see SendWR.DCKey. DC only.
+	// DCKey is the access key of a DCT. Requests must carry it: see SendWR.DCKey. DCT only.
 	DCKey uint64
-	// DCIStreams divides the requests of a DCI into streams. DC only.
+	// DCIStreams divides the requests of a DCI into streams. DCI only.
 	DCIStreams DCIStreams
 	// QKey is the Q_Key that datagrams to a UD QP must carry. Ready sets it. A Q_Key with bit
 	// 31 set requires CAP_NET_RAW.
@@ -60,12 +60,12 @@ type QPConfig struct {
 
 // DCIStreams are the streams of a DCI: struct mlx5dv_dci_streams of mlx5dv_create_qp(3). Without
 // streams, the requests of a DCI are carried out in order, one destination after the other, and an
-// error moves the QP to ERR. With streams, the device carries out several of them at the same
+// error moves the QP to ERR. With streams, the device carries out several streams at the same
 // time, each in order, and an error stops only its stream. SendWR.DCStream is the stream.
 //
-// Both numbers are powers of two, and 0 means no streams. The device limits them.
+// Both numbers are powers of two. QueryDevice of provider/mlx5 returns the device's limits.
 type DCIStreams struct {
-	Concurrent int // streams that are carried out at the same time
+	Concurrent int // streams that are carried out at the same time; 0: no streams
 	Errored    int // streams in error that move the QP to ERR; 0: 1
 }
 
@@ -85,6 +85,9 @@ func (cfg *QPConfig) own() {
 func (p *PD) checkQP(cfg *QPConfig) error {
 	const op = "create QP"
 	if err := checkCreateFlags(op, &p.object, cfg.CreateFlags); err != nil {
+		return err
+	}
+	if err := cfg.checkDCFields(op, &p.object); err != nil {
 		return err
 	}
 	if cfg.RSS != nil {
@@ -150,17 +153,22 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0,
 			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend, DCI, DCT and RawPacket are"}
 	}
-	if cfg.DCKey != 0 && cfg.Type != DCT {
-		return invalid(op, p.String(), "DCKey is for QPs of type DCT; requests of a DCI have SendWR.DCKey")
-	}
-	if cfg.DCIStreams != (DCIStreams{}) && cfg.Type != DCI {
-		return invalid(op, p.String(), "DCIStreams is for QPs of type DCI")
-	}
 	if s := cfg.SRQ; s != nil && s.ctx != p.ctx {
 		return invalid(op, p.String(), s.String()+" belongs to another Context than the PD")
 	} else if s != nil && s.cq != nil {
 		return invalid(op, p.String(),
 			s.String()+" is an XRC SRQ: an XRCSend QP of the peer names it by its SRQN, no QP here does")
+	}
+	return nil
+}
+
+// checkDCFields checks that QPs of other types have no fields of DC.
+func (cfg *QPConfig) checkDCFields(op string, o *object) error {
+	if cfg.DCKey != 0 && cfg.Type != DCT {
+		return invalid(op, o.String(), "DCKey is for QPs of type DCT; requests of a DCI have SendWR.DCKey")
+	}
+	if cfg.DCIStreams != (DCIStreams{}) && cfg.Type != DCI {
+		return invalid(op, o.String(), "DCIStreams is for QPs of type DCI")
 	}
 	return nil
 }

@@ -155,7 +155,8 @@ type SendWR struct {
 	// DCKey is the access key of the DCT, on DCIs: QPConfig.DCKey of the peer. With another
 	// key, the request completes with an error.
 	DCKey uint64
-	// DCStream is the stream of the request, on DCIs that have streams: see [DCIStreams].
+	// DCStream is the stream of the request, on DCIs that have streams: see [DCIStreams]. It may
+	// be any number.
 	DCStream uint16
 
 	CompareAdd uint64 // COMPARE_SWAP: the expected value; FETCH_ADD: the value to add

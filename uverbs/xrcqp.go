@@ -26,6 +26,9 @@ func (x *XRCD) CreateQP(cfg QPConfig) (*QP, error) {
 		cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0 {
 		return nil, invalid(op, x.String(), "an XRCRecv QP has no queues: leave CQs, SRQ and the Max fields out")
 	}
+	if err := cfg.checkDCFields(op, &x.object); err != nil {
+		return nil, err
+	}
 	if err := checkGID(op, &x.object, cfg.GID); err != nil {
 		return nil, err
 	}
