@@ -37,6 +37,9 @@ func (o *Obj) QueryAsync(in []byte, n int, wrID uint64, r *Replies) error {
 	if len(in) < headerSize || len(in) > maxSize || n < headerSize || n > maxSize {
 		return invalid(op, "%d bytes and a reply of %d: both have %d to %d", len(in), n, headerSize, maxSize)
 	}
+	if o.dev != r.dev {
+		return invalid(op, "the queue of replies belongs to another context than the object")
+	}
 	return o.life.With(op, func() error {
 		return r.with(op, func(fd int) error {
 			c := ioctl.Get()
@@ -71,7 +74,7 @@ func split(b []byte) (number uint64, data []byte, err error) {
 	if len(b) < hdrSize {
 		return 0, nil, &uverbs.Error{Op: "read from the kernel", Kind: uverbs.ErrABI, Detail: "a message without a number"}
 	}
-	return binary.NativeEndian.Uint64(b), append([]byte(nil), b[hdrSize:]...), nil
+	return binary.NativeEndian.Uint64(b), b[hdrSize:], nil
 }
 
 // Close closes the queue: mlx5dv_devx_destroy_cmd_comp(3). It waits for commands that the device is executing. It is

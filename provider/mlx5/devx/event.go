@@ -49,12 +49,15 @@ func CreateEventChannel(ctx *uverbs.Context) (*EventChannel, error) {
 }
 
 // Subscribe requests events of an object, or of the device if obj is nil: mlx5dv_devx_subscribe_devx_event(3). Events
-// have the cookie. Subscribe returns [uverbs.ErrInvalid] if there are no types or more than 16, or the object or the
-// device does not have one of them, and [uverbs.ErrClosed] after Close.
+// have the cookie. Subscribe returns [uverbs.ErrInvalid] if there are no types or more than 16, the object belongs to
+// another context, or the object or the device does not have one of the types, and [uverbs.ErrClosed] after Close.
 func (e *EventChannel) Subscribe(obj *Obj, cookie uint64, types ...EventType) error {
 	const op, most = "subscribe to events", 16
 	if len(types) == 0 || len(types) > most {
 		return invalid(op, "%d types: 1 to %d are possible", len(types), most)
+	}
+	if obj != nil && obj.dev != e.dev {
+		return invalid(op, "the object belongs to another context than the channel")
 	}
 	var list []byte
 	for _, t := range types {

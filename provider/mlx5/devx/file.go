@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,13 +21,13 @@ type file struct {
 	f    *os.File
 	life driver.Extension
 
-	mu  sync.Mutex // of the reader
-	buf []byte
+	turn chan struct{} // full while a goroutine reads
+	buf  []byte
 }
 
 // openFile creates a descriptor. start encodes the command, whose attribute id receives the descriptor.
 func openFile(ctx *uverbs.Context, kind, op string, id uint16, start func(*ioctl.Cmd)) (*file, error) {
-	f := &file{op: "read from a " + kind}
+	f := &file{op: "read from a " + kind, turn: make(chan struct{}, 1)}
 	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
 		f.dev = dev
 		f.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: kind,
@@ -56,11 +56,15 @@ func (f *file) open(id uint16, start func(*ioctl.Cmd)) (uint32, error) {
 	return uint32(fd), nil
 }
 
-// next reads a message of at most n bytes and waits for it. The result is valid until the next call. One goroutine
-// reads at a time.
+// next reads a message of at most n bytes and waits for it. One goroutine reads at a time, and others wait for their
+// turn.
 func (f *file) next(ctx context.Context, n int) ([]byte, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	select {
+	case f.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-f.turn }()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -73,12 +77,18 @@ func (f *file) next(ctx context.Context, n int) ([]byte, error) {
 		}
 		return nil, f.explain(err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = f.f.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = f.f.SetReadDeadline(time.Unix(1, 0))
+		close(done)
+	})
 	n, err := f.f.Read(f.buf)
+	if !stop() {
+		<-done // else it could end the next read
+	}
 	switch {
 	case err == nil:
-		return f.buf[:n], nil
+		return slices.Clone(f.buf[:n]), nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
