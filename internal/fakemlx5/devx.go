@@ -97,7 +97,7 @@ func (k *Kernel) devxCreate(c ioctl.Call) error {
 		return unix.EINVAL
 	case prm.GeneralObjectInObjType.Get(in) != prm.ObjectReservedQPN ||
 		prm.GeneralObjectInLogObjRange.Get(in) != logReserved:
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
 	k.adapter.reserved++
 	h := k.adapter.reserved
@@ -119,7 +119,7 @@ func (k *Kernel) devxDestroy(c ioctl.Call) error {
 
 // devxModify executes a command that changes a QP.
 func (k *Kernel) devxModify(c ioctl.Call) error {
-	in, _ := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT,
+	in, out := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT,
 		prm.ModifyTISIn.Size, prm.ModifyQPOut.Size)
 	h := handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE)
 	q := k.QPs[h]
@@ -127,41 +127,48 @@ func (k *Kernel) devxModify(c ioctl.Call) error {
 	case k.NoDevX:
 		return unix.EOPNOTSUPP
 	case in != nil && prm.CmdOpcode.Get(in) == modifyTISOpcode:
-		return k.modifyTIS(k.raw.qps[h], in)
+		return k.modifyTIS(k.raw.qps[h], in, out)
 	case len(in) < prm.ModifyQPIn.Size || q == nil || prm.CmdOpcode.Get(in) != rts2RTS ||
 		uint32(prm.ModifyQPInQPN.Get(in)) != q.Number:
 		return unix.EINVAL
 	case prm.ModifyQPInQPCExt.Is(in):
-		return k.modifyExtension(q, in)
+		return k.modifyExtension(q, in, out)
 	case engine.Param(prm.ModifyQPInOptParamMask.Get(in)) == engine.ParamLAGPort:
-		return k.modifyLAGPort(q, in)
+		return k.modifyLAGPort(q, in, out)
 	}
 	if engine.Param(prm.ModifyQPInOptMask9532.Get(in))<<32 != engine.ParamUDPSport || k.adapter.cfg.InfiniBand {
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
 	q.attr.Primary.UDPSport = uint16(prm.ADSUDPSport.Get(prm.QPCPrimary.Bytes(prm.ModifyQPInQPC.Bytes(in))))
-	return remoteIO(k.adapter.HCA.ModifyQP(q.Number, engine.RTS2RTS, engine.ParamUDPSport, q.attr))
+	return remoteIO(out, k.adapter.HCA.ModifyQP(q.Number, engine.RTS2RTS, engine.ParamUDPSport, q.attr))
 }
 
 // modifyExtension resets a stream of a DCI.
-func (k *Kernel) modifyExtension(q *QP, in []byte) error {
+func (k *Kernel) modifyExtension(q *QP, in, out []byte) error {
 	e := prm.ModifyQPInQPCDataExt.Rest(in)
 	switch {
 	case len(e) < prm.QPCExt.Size:
 		return unix.EINVAL
 	case prm.ModifyQPInOptMask9532.Get(in) != resetStream:
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
-	return remoteIO(k.adapter.HCA.ResetStream(q.Number, uint16(prm.QPCExtDCIStreamChannelID.Get(e))))
+	return remoteIO(out, k.adapter.HCA.ResetStream(q.Number, uint16(prm.QPCExtDCIStreamChannelID.Get(e))))
 }
 
-// remoteIO returns the error of a command of DevX that the firmware has refused: mlx5_cmd_check returns the firmware's
-// status to the program and this error.
-func remoteIO(err error) error {
+// remoteIO returns the error of a command of DevX if the firmware has refused it.
+func remoteIO(out []byte, err error) error {
 	if err != nil {
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
 	return nil
+}
+
+// firmwareRefuses returns the error of a command of DevX that the firmware has refused: mlx5_cmd_check returns the
+// firmware's status to the program and this error.
+func firmwareRefuses(out []byte) error {
+	const badParameter = 0x3
+	prm.CmdStatus.Set(out, badParameter)
+	return unix.EREMOTEIO
 }
 
 // DevXObjects returns how many objects of DevX the file has.

@@ -44,7 +44,7 @@ func (k *Kernel) lagCaps(caps []byte) {
 // queryLAG returns the ports that are used for each port: itself, unless it is down.
 func (k *Kernel) queryLAG(out []byte) error {
 	if !k.hasLAG() {
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
 	used := [...]uint64{1: 1, 2: 2}
 	if down := k.LAGPortDown; down != 0 {
@@ -73,7 +73,7 @@ func (k *Kernel) devxQuery(c ioctl.Call) error {
 	case opcode == queryQPOpcode && q != nil && uint32(prm.QueryQPInQPN.Get(in)) == q.Number:
 		a, err := k.adapter.HCA.QueryQP(q.Number)
 		prm.QPCLAGTXPortAffinity.Set(prm.QueryQPOutQPC.Bytes(out), uint64(a.LAGPort))
-		return remoteIO(err)
+		return remoteIO(out, err)
 	case opcode == queryTISOpcode && raw.hasTIS(uint32(prm.QueryTISInTISN.Get(in))):
 		prm.TISCLAGTXPortAffinity.Set(prm.QueryTISOutTISC.Bytes(out), uint64(raw.tis.LAGPort))
 		return nil
@@ -85,24 +85,24 @@ func (k *Kernel) devxQuery(c ioctl.Call) error {
 func (q *rawQP) hasTIS(number uint32) bool { return q != nil && q.tis != nil && q.tis.Number == number }
 
 // modifyTIS changes the LAG port of a raw packet QP.
-func (k *Kernel) modifyTIS(q *rawQP, in []byte) error {
+func (k *Kernel) modifyTIS(q *rawQP, in, out []byte) error {
 	if !q.hasTIS(uint32(prm.ModifyTISInTISN.Get(in))) {
 		return unix.EINVAL
 	}
 	port := prm.TISCLAGTXPortAffinity.Get(prm.ModifyTISInTISC.Bytes(in))
 	if !prm.ModifyTISInBitmaskLAGTXPortAffinity.Is(in) || !k.hasLAG() || port > lagPorts {
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
 	q.tis.LAGPort = uint8(port)
 	return nil
 }
 
 // modifyLAGPort changes the LAG port of a QP.
-func (k *Kernel) modifyLAGPort(q *QP, in []byte) error {
+func (k *Kernel) modifyLAGPort(q *QP, in, out []byte) error {
 	port := prm.QPCLAGTXPortAffinity.Get(prm.ModifyQPInQPC.Bytes(in))
 	if !k.hasLAG() || port > lagPorts {
-		return unix.EREMOTEIO
+		return firmwareRefuses(out)
 	}
 	q.attr.LAGPort = uint8(port)
-	return remoteIO(k.adapter.HCA.ModifyQP(q.Number, engine.RTS2RTS, engine.ParamLAGPort, q.attr))
+	return remoteIO(out, k.adapter.HCA.ModifyQP(q.Number, engine.RTS2RTS, engine.ParamLAGPort, q.attr))
 }

@@ -74,7 +74,7 @@ const maxDeviceMemory = 1 << 30
 
 // mapDM maps n bytes of device memory, b, which begin at an offset of the device.
 func (c *deviceContext) mapDM(start uint64, page uint16, n int) (mem *provider.Mapping, b []byte, err error) {
-	in := int(start) % unix.Getpagesize()
+	in := int(start % uint64(unix.Getpagesize()))
 	if mem, err = provider.Map(c.dev, deviceMemoryOffset(page), pages(in+n)); err != nil {
 		return nil, nil, kernelError("map device memory", c.dev.Name(), err, "")
 	}

@@ -44,6 +44,14 @@ func tooLarge(op, name string, asked, limit int) error {
 		Detail: fmt.Sprintf("%s is %d, the device takes %d at most", name, asked, limit)}
 }
 
+func invalid(op, format string, args ...any) error {
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: fmt.Sprintf(format, args...)}
+}
+
+func notSupported(op, why string) error {
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: why}
+}
+
 func badABI(format string, args ...any) error {
 	return &uverbs.Error{Op: "open", Kind: uverbs.ErrABI,
 		Detail: "the kernel's reply is unknown to this library: " + fmt.Sprintf(format, args...)}

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -32,7 +31,6 @@ const (
 	queryLAGState   = 0xb // the byte of ctx.lag_state, 3 bits
 	lagStateMask    = 7
 	queryLAGPort    = 0xf // the byte of ctx.tx_remap_affinity_1; that of the second port is before it
-	objectNumber    = 8   // 24 bits in a word: a QP or a TIS
 	modifyQPMask    = 0x10
 	modifyQPPort    = 0x18
 	changeLAGPort   = 1 << 15
@@ -62,13 +60,14 @@ func QueryLAGPort(qp *uverbs.QP) (port, active int, err error) {
 
 // ModifyLAGPort chooses the port of a link aggregation for a QP, so that a program with several QPs uses the bandwidth
 // of all ports: mlx5dv_modify_qp_lag_port(3). The QP is in state RTS; one of type RawPacket may be in any state from
-// INIT on. A QP of type XRCSend keeps its port.
+// INIT on. A later change of the state may choose another port.
 //
-// The errors are those of [QueryLAGPort], and [uverbs.ErrInvalid] for other states and ports.
+// The errors are those of [QueryLAGPort], [uverbs.ErrNotSupported] for a QP of type XRCSend, and [uverbs.ErrInvalid]
+// for other states and ports.
 func ModifyLAGPort(qp *uverbs.QP, port int) error {
 	return withLAG(qp, opModifyLAGPort, func(l *lagQP) error {
 		if port < 1 || port > l.ports {
-			return invalidLAG(l.op, fmt.Sprintf("port %d: the LAG has the ports 1 to %d", port, l.ports))
+			return invalid(l.op, "port %d: the LAG has the ports 1 to %d", port, l.ports)
 		}
 		if _, _, err := l.query(); err != nil {
 			return err
@@ -112,14 +111,7 @@ func (l *lagQP) kind() uverbs.QPType { return uverbs.QPType(l.Type) }
 
 // withLAG calls f with a QP that may have a port.
 func withLAG(qp *uverbs.QP, op string, f func(*lagQP) error) error {
-	if qp == nil {
-		return invalidLAG(op, "the QP is nil")
-	}
-	return driver.WithQP(qp, op, func(r driver.QPRef) error {
-		c, ok := r.Impl.(*deviceContext)
-		if !ok {
-			return notSupported(op, "the QP is not of an mlx5 device")
-		}
+	return withQP(qp, op, func(c *deviceContext, r driver.QPRef) error {
 		l := &lagQP{QPRef: r, ctx: c, op: op}
 		switch l.kind() {
 		case uverbs.RC, uverbs.UC, uverbs.UD, uverbs.XRCSend, uverbs.DCI:
@@ -131,14 +123,14 @@ func withLAG(qp *uverbs.QP, op string, f func(*lagQP) error) error {
 				return notSupported(op, "the QP has no send queue, or the context has no DevX")
 			}
 		default:
-			return invalidLAG(op, fmt.Sprintf("a QP of type %v has no port", l.kind()))
+			return invalid(op, "a QP of type %v has no port", l.kind())
 		}
 		general, err := c.generalCaps(op)
 		if err != nil {
 			return err
 		}
 		if l.ports = lagPortsOf(general); l.ports == 0 {
-			return notSupported(op, "the adapter has one port")
+			return notSupported(op, "the adapter has no ports that can be aggregated")
 		}
 		l.ownCap = general[lagCapByte]&lagPortCapBit != 0
 		l.rtsCap = general[lagRTSCapByte]&lagRTSCapBit != 0
@@ -146,17 +138,14 @@ func withLAG(qp *uverbs.QP, op string, f func(*lagQP) error) error {
 	})
 }
 
-func invalidLAG(op, detail string) error {
-	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: detail}
-}
-
 // query returns the QP's port and the one that is used. QUERY_LAG knows two ports.
 func (l *lagQP) query() (port, active int, err error) {
 	in, out := make([]byte, queryLAGSize), make([]byte, queryLAGSize)
 	binary.BigEndian.PutUint16(in, opQueryLAG)
-	err = l.ctx.generalCommand(in, out)
+	err = l.ctx.generalCommand(l.op, in, out)
+	var refused *firmware.StatusError
 	switch {
-	case errors.Is(err, unix.EREMOTEIO), err == nil && !l.ownCap && out[queryLAGState]&lagStateMask == 0:
+	case errors.As(err, &refused), err == nil && !l.ownCap && out[queryLAGState]&lagStateMask == 0:
 		return 0, 0, notSupported(l.op, "the adapter's ports are not aggregated")
 	case err != nil:
 		return 0, 0, err
@@ -174,47 +163,40 @@ func (l *lagQP) query() (port, active int, err error) {
 
 // port returns the port in the context of the QP, or of its TIS.
 func (l *lagQP) port() (int, error) {
-	in, out, at := l.command(opQueryQP, queryQPSize, l.Number), make([]byte, queryQPReply), queryQPPort
+	in, out, at := command(opQueryQP, queryQPSize, l.Number), make([]byte, queryQPReply), queryQPPort
 	if l.kind() == uverbs.RawPacket {
-		in, out, at = l.command(opQueryTIS, queryQPSize, l.tis), make([]byte, queryTISReply), queryTISPort
+		in, out, at = command(opQueryTIS, queryQPSize, l.tis), make([]byte, queryTISReply), queryTISPort
 	}
-	err := l.ctx.queryObject(l.Handle, in, out)
+	err := l.ctx.queryObject(l.op, l.Handle, in, out)
 	return int(out[at] & portMask), err
-}
-
-func (l *lagQP) command(opcode uint16, size int, number uint32) []byte {
-	in := make([]byte, size)
-	binary.BigEndian.PutUint16(in, opcode)
-	binary.BigEndian.PutUint32(in[objectNumber:], number)
-	return in
 }
 
 func (l *lagQP) modify(port uint8) error {
 	if l.kind() == uverbs.RawPacket {
-		in := l.command(opModifyTIS, modifyTISSize, l.tis)
+		in := command(opModifyTIS, modifyTISSize, l.tis)
 		in[modifyTISMask] = changeTISPort
 		in[modifyTISPort] = port
-		return l.ctx.modifyObject(l.Handle, in, make([]byte, modifyQPReply))
+		return l.ctx.modifyObject(l.op, l.Handle, in)
 	}
 	switch s := uverbs.QPState(l.State); {
 	case l.kind() == uverbs.XRCSend || !l.rtsCap:
 		return notSupported(l.op, "the device does not change the port of a QP of type "+l.kind().String())
 	case s != uverbs.StateRTS:
-		return invalidLAG(l.op, fmt.Sprintf("the QP is in state %v: the port can be changed in state RTS", s))
+		return invalid(l.op, "the QP is in state %v: the port can be changed in state RTS", s)
 	}
-	in := l.command(opRTS2RTS, modifyQPSize, l.Number)
+	in := command(opRTS2RTS, modifyQPSize, l.Number)
 	binary.BigEndian.PutUint32(in[modifyQPMask:], changeLAGPort)
 	in[modifyQPPort] = port
-	return l.ctx.modifyObject(l.Handle, in, make([]byte, modifyQPReply))
+	return l.ctx.modifyObject(l.op, l.Handle, in)
 }
 
 // queryObject executes a command of DevX that queries an object of the verbs.
-func (c *deviceContext) queryObject(handle uint32, in, out []byte) error {
+func (c *deviceContext) queryObject(op string, handle uint32, in, out []byte) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY)
 	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, handle)
 	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in)
 	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
-	return c.dev.Do(cmd)
+	return firmware.Explain(op, c.dev.Do(cmd), in, out)
 }

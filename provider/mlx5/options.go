@@ -16,12 +16,13 @@ type QPOptions struct {
 	// over several paths (MLX5DV_QP_CREATE_OOO_DP). The data of SENDs and WRITEs may arrive in any order, and messages
 	// may use receives in another order than they were posted; completions keep the order of the messages. So a
 	// program must find the receive of a completion by its WRID, and must not expect that the last byte of a WRITE is
-	// written last. READs and atomics keep their order.
+	// written last. READs and atomics are executed in order, but the data of READs may arrive in any order. Receives
+	// should have one size, because a message may use any of them.
 	//
 	// Both ends need the option, of an RC connection or of an XRC one, or all DCIs and DCTs that communicate. The
-	// receive queue uses twice the memory, and QPConfig.MaxRecvWR has a lower limit: [QueryDevice] returns it. If the
-	// device, its firmware or the kernel (before Linux 6.13) lacks the option for this type of QP, CreateQP returns an
-	// error that matches [uverbs.ErrNotSupported].
+	// receive queue uses twice the memory, and the maximum of QPConfig.MaxRecvWR is smaller: [QueryDevice] returns it.
+	// If the device, its firmware or the kernel (before Linux 6.13) lacks the option for this type of QP, CreateQP
+	// returns an error that matches [uverbs.ErrNotSupported].
 	OutOfOrder bool
 
 	// ScatterToCQE determines which short messages and results arrive in completions. It has no effect on QPs of other

@@ -3,9 +3,6 @@ package mlx5
 import (
 	"errors"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -33,15 +30,8 @@ type OutOfOrderLimits struct {
 // [uverbs.ErrClosed] after its Close.
 func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
 	const op = "query device"
-	if ctx == nil {
-		return nil, &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "the context is nil"}
-	}
 	a := new(DeviceAttr)
-	err := driver.WithContext(ctx, op, func(_ *ioctl.Device, impl any) (err error) {
-		c, ok := impl.(*deviceContext)
-		if !ok {
-			return notSupported(op, "the context is not of an mlx5 device")
-		}
+	err := withContext(ctx, op, func(c *deviceContext) error {
 		r, err := c.queryDriver()
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package mlx5
 
 import (
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -14,14 +13,14 @@ import (
 
 // A RateLimit limits the rate at which a QP of type RawPacket sends: struct ibv_qp_rate_limit_attr.
 type RateLimit struct {
-	Rate       uint32 // kb/s; 0 for no limit
+	Rate       uint32 // kilobits per second; 0 for no limit
 	MaxBurst   uint32 // bytes that may be sent at once after a pause; 0 leaves it to the device
 	PacketSize uint16 // bytes of a typical packet; 0 leaves it to the device
 }
 
 // RateLimits has the rates of [ModifyRateLimit]: struct ibv_packet_pacing_caps. If Max is 0, the device has none.
 type RateLimits struct {
-	Min, Max uint32 // kb/s
+	Min, Max uint32 // kilobits per second
 	Burst    bool   // RateLimit.MaxBurst and PacketSize may be set
 }
 
@@ -30,23 +29,17 @@ const opModifyRate = "change the rate limit"
 // ModifyRateLimit limits the rate at which a QP of type RawPacket sends: ibv_modify_qp_rate_limit(3). The QP is in
 // state RTS, and loses the limit when it leaves it. [uverbs.QP.Modify] sets a rate without the rest of a RateLimit.
 //
-// ModifyRateLimit returns an error that matches [uverbs.ErrNotSupported] if the device, its link layer or the provider
-// lacks this, [uverbs.ErrInvalid] if the QP is nil, of another type or in another state, or if the device does not have
-// the rate: see [QueryDevice], and [uverbs.ErrClosed] after its Close.
+// ModifyRateLimit returns an error that matches [uverbs.ErrNotSupported] if the device, its link layer or the kernel
+// lacks this, [unix.ENOSPC] if all rates of the device are in use, [uverbs.ErrInvalid] if the QP is nil, of another
+// type or in another state, or if the device does not have the rate: see [QueryDevice], and [uverbs.ErrClosed] after
+// its Close.
 func ModifyRateLimit(qp *uverbs.QP, l RateLimit) error {
-	if qp == nil {
-		return invalidRate("the QP is nil")
-	}
-	return driver.WithQP(qp, opModifyRate, func(r driver.QPRef) error {
-		c, ok := r.Impl.(*deviceContext)
-		if !ok {
-			return notSupported(opModifyRate, "the QP is not of an mlx5 device")
-		}
+	return withQP(qp, opModifyRate, func(c *deviceContext, r driver.QPRef) error {
 		switch t, s := uverbs.QPType(r.Type), uverbs.QPState(r.State); {
 		case t != uverbs.RawPacket:
-			return invalidRate(fmt.Sprintf("the QP is of type %v: only RawPacket has a rate limit", t))
+			return invalid(opModifyRate, "the QP is of type %v: only RawPacket has a rate limit", t)
 		case s != uverbs.StateRTS:
-			return invalidRate(fmt.Sprintf("the QP is in state %v: the rate can be limited in state RTS", s))
+			return invalid(opModifyRate, "the QP is in state %v: the rate can be limited in state RTS", s)
 		}
 		resp, err := c.queryDriver()
 		if err != nil {
@@ -60,10 +53,6 @@ func ModifyRateLimit(qp *uverbs.QP, l RateLimit) error {
 	})
 }
 
-func invalidRate(detail string) error {
-	return &uverbs.Error{Op: opModifyRate, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: detail}
-}
-
 // check checks that the device has the rate.
 func (r *RateLimits) check(l RateLimit) error {
 	extra := l.MaxBurst != 0 || l.PacketSize != 0
@@ -71,11 +60,11 @@ func (r *RateLimits) check(l RateLimit) error {
 	case r.Max == 0:
 		return notSupported(opModifyRate, "the device has no packet pacing")
 	case l.Rate != 0 && (l.Rate < r.Min || l.Rate > r.Max):
-		return invalidRate(fmt.Sprintf("Rate is %d: the device has %d to %d kb/s", l.Rate, r.Min, r.Max))
+		return invalid(opModifyRate, "Rate is %d: the device has %d to %d kb/s", l.Rate, r.Min, r.Max)
 	case extra && l.Rate == 0:
-		return invalidRate("MaxBurst and PacketSize need a Rate")
+		return invalid(opModifyRate, "MaxBurst and PacketSize need a Rate")
 	case extra && !r.Burst:
-		return invalidRate("the device has neither MaxBurst nor PacketSize")
+		return invalid(opModifyRate, "the device has neither MaxBurst nor PacketSize")
 	}
 	return nil
 }

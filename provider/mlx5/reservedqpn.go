@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -61,20 +61,12 @@ const (
 // AllocReservedQPN returns an error that matches [uverbs.ErrNotSupported] if the device, its firmware or the kernel has
 // no such numbers, [uverbs.ErrInvalid] if the context is nil, and [uverbs.ErrClosed] after its Close.
 func AllocReservedQPN(ctx *uverbs.Context) (n *ReservedQPN, err error) {
-	if ctx == nil {
-		return nil, &uverbs.Error{Op: opAllocReserved, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: "the context is nil"}
-	}
-	err = driver.WithContext(ctx, opAllocReserved, func(dev *ioctl.Device, impl any) error {
-		c, ok := impl.(*deviceContext)
-		if !ok {
-			return notSupported(opAllocReserved, "the context is not of an mlx5 device")
-		}
+	err = withContext(ctx, opAllocReserved, func(c *deviceContext) error {
 		size, err := c.reservedSize()
 		if err != nil {
 			return err
 		}
-		n, err = c.reserved.take(dev, size)
+		n, err = c.reserved.take(c.dev, size)
 		return err
 	})
 	return n, err
@@ -149,7 +141,7 @@ func (b *reservedBlock) create() error {
 	cmd.NewHandle(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
 	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in)
 	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
-	if err := b.dev.Do(cmd); err != nil {
+	if err := firmware.Explain(opAllocReserved, b.dev.Do(cmd), in, out); err != nil {
 		return err
 	}
 	b.handle = cmd.Made(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)

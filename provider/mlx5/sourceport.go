@@ -2,11 +2,11 @@ package mlx5
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -17,7 +17,7 @@ const (
 	opRTS2RTS       = 0x505
 	modifyQPSize    = 0x110
 	modifyQPReply   = 16
-	modifyQPNumber  = 8     // 24 bits in a word
+	objectNumber    = 8     // 24 bits in a word: a QP or a TIS
 	modifyQPSport   = 0x52  // qpc.primary_address_path.udp_sport
 	modifyQPMore    = 0x108 // opt_param_mask_95_32
 	changeUDPSport  = 1 << 2
@@ -27,50 +27,45 @@ const (
 // ModifyUDPSourcePort sets the UDP source port of the packets of a QP of type RC or UC with RoCE v2, on which networks
 // base their choice of a path: mlx5dv_modify_qp_udp_sport(3). The QP is in state RTS.
 //
-// ModifyUDPSourcePort returns an error that matches [uverbs.ErrNotSupported] if the device, its link layer or the
-// provider lacks this, [uverbs.ErrInvalid] if the QP is nil, of another type or in another state, and
+// ModifyUDPSourcePort returns an error that matches [uverbs.ErrNotSupported] if the device, its link layer, its
+// firmware or the kernel lacks this, [uverbs.ErrInvalid] if the QP is nil, of another type or in another state, and
 // [uverbs.ErrClosed] after its Close.
 func ModifyUDPSourcePort(qp *uverbs.QP, port uint16) error {
-	if qp == nil {
-		return &uverbs.Error{Op: opModifyUDPPort, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "the QP is nil"}
-	}
-	return driver.WithQP(qp, opModifyUDPPort, func(r driver.QPRef) error {
-		c, ok := r.Impl.(*deviceContext)
+	return withQP(qp, opModifyUDPPort, func(c *deviceContext, r driver.QPRef) error {
 		switch t, s := uverbs.QPType(r.Type), uverbs.QPState(r.State); {
-		case !ok:
-			return notSupported(opModifyUDPPort, "the QP is not of an mlx5 device")
 		case t != uverbs.RC && t != uverbs.UC:
-			return &uverbs.Error{Op: opModifyUDPPort, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-				Detail: fmt.Sprintf("the QP is of type %v: only RC and UC have a source port", t)}
+			return invalid(opModifyUDPPort, "the QP is of type %v: only RC and UC have a source port", t)
 		case s != uverbs.StateRTS:
-			return &uverbs.Error{Op: opModifyUDPPort, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-				Detail: fmt.Sprintf("the QP is in state %v: the port can be changed in state RTS", s)}
+			return invalid(opModifyUDPPort, "the QP is in state %v: the port can be changed in state RTS", s)
 		}
 		if err := c.hasSourcePort(); err != nil {
 			return err
 		}
-		in := make([]byte, modifyQPSize)
-		binary.BigEndian.PutUint16(in, opRTS2RTS)
-		binary.BigEndian.PutUint32(in[modifyQPNumber:], r.Number)
+		in := command(opRTS2RTS, modifyQPSize, r.Number)
 		binary.BigEndian.PutUint16(in[modifyQPSport:], port)
 		binary.BigEndian.PutUint64(in[modifyQPMore:], changeUDPSport)
-		return c.modifyObject(r.Handle, in, make([]byte, modifyQPReply))
+		return c.modifyObject(opModifyUDPPort, r.Handle, in)
 	})
 }
 
-func notSupported(op, why string) error {
-	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: why}
+// command returns a command of n bytes for a QP or a TIS.
+func command(opcode uint16, n int, number uint32) []byte {
+	in := make([]byte, n)
+	binary.BigEndian.PutUint16(in, opcode)
+	binary.BigEndian.PutUint32(in[objectNumber:], number)
+	return in
 }
 
 // modifyObject executes a command of DevX that changes an object of the verbs.
-func (c *deviceContext) modifyObject(handle uint32, in, out []byte) error {
+func (c *deviceContext) modifyObject(op string, handle uint32, in []byte) error {
+	out := make([]byte, modifyQPReply)
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
 	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, handle)
 	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in)
 	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
-	return c.dev.Do(cmd)
+	return firmware.Explain(op, c.dev.Do(cmd), in, out)
 }
 
 // The command QUERY_HCA_CAP for the current general capabilities, and the place of one in its reply.
@@ -112,7 +107,7 @@ func (c *deviceContext) queryCaps(op string, mod uint16) ([]byte, error) {
 	in, out := make([]byte, queryCapSize), make([]byte, queryCapReply)
 	binary.BigEndian.PutUint16(in, opQueryCap)
 	binary.BigEndian.PutUint16(in[6:], mod)
-	switch err := c.generalCommand(in, out); err {
+	switch err := c.generalCommand(op, in, out); err {
 	case nil:
 		return out, nil
 	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
@@ -123,11 +118,11 @@ func (c *deviceContext) queryCaps(op string, mod uint16) ([]byte, error) {
 }
 
 // generalCommand executes a command of DevX that refers to no object.
-func (c *deviceContext) generalCommand(in, out []byte) error {
+func (c *deviceContext) generalCommand(op string, in, out []byte) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
 	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
 	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
-	return c.dev.Do(cmd)
+	return firmware.Explain(op, c.dev.Do(cmd), in, out)
 }

@@ -14,7 +14,7 @@ import (
 
 // A PacingConfig describes an entry of the device's table of rates.
 type PacingConfig struct {
-	Rate       uint32 // kb/s
+	Rate       uint32 // kilobits per second
 	Burst      uint32 // bytes that may be sent at once after a pause; 0 leaves it to the device
 	PacketSize uint16 // bytes of a typical packet; 0 leaves it to the device
 	// Dedicated is set for an entry that no other object and no other process uses. Otherwise, equal entries
