@@ -14,18 +14,22 @@ func SendAll(ctx context.Context, c *rdma.Conn, r io.Reader) error {
 		if err != nil {
 			return err
 		}
-		n, err := r.Read(b.Bytes()) // into the memory that is sent
-		if err == nil {
-			err = b.SetLen(n)
+		n, readErr := r.Read(b.Bytes()) // into the memory that is sent
+		if n > 0 {
+			if err = b.SetLen(n); err == nil {
+				err = c.SendBuffer(ctx, b) // b belongs to the connection now
+			}
+		}
+		if n == 0 || err != nil {
+			b.Release() // it still belongs to this function
 		}
 		if err == nil {
-			err = c.SendBuffer(ctx, b) // b belongs to the connection now
+			err = readErr
+		}
+		if err == io.EOF {
+			return nil
 		}
 		if err != nil {
-			b.Release() // it still belongs to this function
-			if err == io.EOF {
-				return nil
-			}
 			return err
 		}
 	}
