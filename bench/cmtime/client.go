@@ -75,5 +75,5 @@ func (b *bench) connectAll(ctx context.Context, n int) error {
 	if err := b.events(ctx, cm.EventDisconnected, nil); err != nil {
 		return err
 	}
-	return b.destroy()
+	return b.destroy(ctx)
 }

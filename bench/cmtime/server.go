@@ -37,7 +37,7 @@ func (b *bench) acceptAll(ctx context.Context, n int) error {
 	if err := b.acceptRequests(ctx, n, b.ch.Next, b.accept); err != nil {
 		return err
 	}
-	return b.destroy()
+	return b.destroy(ctx)
 }
 
 // acceptRequests calls accept for n requests, in another goroutine than the one

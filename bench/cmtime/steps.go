@@ -149,12 +149,28 @@ func (c *conn) param() *cm.ConnParam {
 		RNRRetryCount: cm.NoRetry, QPN: c.qp.QPN()}
 }
 
-// destroy closes all QPs and ids, in the order of the C program.
-func (b *bench) destroy() error {
-	if err := b.each(destroyQP, func(c *conn) error { return c.qp.Close() }); err != nil {
-		return err
+// destroy closes all QPs and ids, in the order of the C program. Meanwhile it reads the events of connections whose
+// TIMEWAIT ends, as a thread of the C program does: closing an id searches the events that were not read.
+func (b *bench) destroy(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	drained := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			_, err = b.ch.Next(ctx)
+		}
+		drained <- err
+	}()
+	err := b.each(destroyQP, func(c *conn) error { return c.qp.Close() })
+	if err == nil {
+		err = b.each(destroyID, func(c *conn) error { return c.id.Close() })
 	}
-	return b.each(destroyID, func(c *conn) error { return c.id.Close() })
+	cancel()
+	if e := <-drained; err == nil && !errors.Is(e, context.Canceled) {
+		err = e
+	}
+	return err
 }
 
 func (b *bench) close() error {
