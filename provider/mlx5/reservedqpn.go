@@ -86,7 +86,7 @@ func (n *ReservedQPN) Close() error {
 	b := n.block
 	if b.returned+1 == b.size {
 		if err := b.destroy(); err != nil && !gone(err) {
-			return &uverbs.Error{Op: "return a reserved QP number", Object: b.dev.Name(), Err: err}
+			return kernelError("return a reserved QP number", b.dev.Name(), err, "")
 		}
 		if n.from.last == b {
 			n.from.last = nil

@@ -303,7 +303,7 @@ func (r *rig) request(opcode, imm uint32, others []byte) {
 	copy(wqe[16:], others)
 	r.posted++
 	store(r.records.Bytes()[qpRecord+4:], r.posted&0xffff)
-	if err := r.uar.Ring(devx.Send, be.Uint64(wqe)); err != nil {
+	if err := r.uar.Ring(devx.SendRegister, be.Uint64(wqe)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -399,7 +399,7 @@ func TestDeviceEvents(t *testing.T) {
 	for i := range uint32(3) {
 		arm := i<<28 | r.polled
 		store(r.records.Bytes()[4:], arm)
-		if err := r.uar.Ring(devx.Arm, uint64(arm)<<32|r.cqn); err != nil {
+		if err := r.uar.Ring(devx.ArmRegister, uint64(arm)<<32|r.cqn); err != nil {
 			t.Fatal(err)
 		}
 		r.post(1)
@@ -483,7 +483,7 @@ func TestDeviceUAR(t *testing.T) {
 	if err := u.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := u.Ring(devx.Send, 0); !errors.Is(err, uverbs.ErrClosed) {
+	if err := u.Ring(devx.SendRegister, 0); !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("a doorbell of a closed page: %v", err)
 	}
 	if _, err := devx.AllocUmem(ctx, 0, 0); !errors.Is(err, uverbs.ErrInvalid) {

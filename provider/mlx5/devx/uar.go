@@ -34,12 +34,12 @@ type UAR struct {
 // uarSize is the size of a page of registers.
 const uarSize = 4096
 
-// Send is the offset of the doorbell register for send queues: a store of the first eight bytes of a WQE
-// rings it.
-const Send = 0x800
+// SendRegister is the offset of the doorbell register for send queues: a store of the first eight bytes of a
+// WQE rings it.
+const SendRegister = 0x800
 
-// Arm is the offset of the doorbell register for completion queues.
-const Arm = 0x20
+// ArmRegister is the offset of the doorbell register for completion queues.
+const ArmRegister = 0x20
 
 // AllocUAR allocates a page: mlx5dv_devx_alloc_uar(3). It returns [uverbs.ErrNotSupported] if the device, the kernel or
 // the CPU does not have the type, and [uverbs.ErrClosed] after Close of ctx.
@@ -96,9 +96,9 @@ func (u *UAR) free() error {
 // Page returns the number of the page, uar_page in commands.
 func (u *UAR) Page() uint32 { return u.page }
 
-// Ring stores v, in big-endian order, to the register at offset off, such as [Send] or [Arm], with one store. The
-// stores of the program before it are visible to the device then. Ring returns [uverbs.ErrInvalid] if off is not a
-// multiple of 8 within the page, and [uverbs.ErrClosed] after Close.
+// Ring stores v, in big-endian order, to the register at offset off, such as [SendRegister] or [ArmRegister], with one
+// store. The stores of the program before it are visible to the device then. Ring returns [uverbs.ErrInvalid] if off
+// is not a multiple of 8 within the page, and [uverbs.ErrClosed] after Close.
 func (u *UAR) Ring(off int, v uint64) error {
 	const op = "ring a doorbell"
 	return u.life.With(op, func() error {
