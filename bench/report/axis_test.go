@@ -43,3 +43,25 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestWrap checks that lines of a subtitle are as long as fits, and no longer.
+func TestWrap(t *testing.T) {
+	const text = "one WRITE, data inline; in C, threads; measured on a software ConnectX; median and quartiles of 5 rounds"
+	for _, width := range []float64{60, 200, linesWidth - 2*margin, barsWidth} {
+		lines := wrap(text, width)
+		if got := strings.Join(lines, " "); got != text {
+			t.Errorf("%g: %q", width, lines)
+		}
+		for i, l := range lines {
+			if textWidth(l) > width && strings.Contains(l, " ") {
+				t.Errorf("%g: %q is longer", width, l)
+			}
+			if next, _, _ := strings.Cut(strings.Join(lines[i+1:], " "), " "); next != "" && textWidth(l+" "+next) <= width {
+				t.Errorf("%g: %q has room for %q", width, l, next)
+			}
+		}
+	}
+	if got := wrap("", 100); len(got) != 1 {
+		t.Errorf("no subtitle: %q", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goverbs/goverbs/bench/results"
@@ -46,12 +47,14 @@ var classes = map[string]string{results.Go: "a", results.C: "b", results.Cgo: "c
 
 // measures of all charts
 const (
-	margin    = 16.0
-	letter    = 6.4 // width of a character, on average
-	legendAt  = 66.0
-	plotTop   = 84.0 // below the legend
-	lineSkip  = 4.0  // from the middle of a line of text down to its base
-	tickSpace = 20.0 // from an axis down to the base of its labels
+	margin     = 16.0
+	letter     = 6.4 // width of a character, on average
+	lineHeight = 16.0
+	subtitleAt = 45.0
+	legendAt   = 66.0
+	plotTop    = 84.0 // below the legend
+	lineSkip   = 4.0  // from the middle of a line of text down to its base
+	tickSpace  = 20.0 // from an axis down to the base of its labels
 )
 
 // A picture is an SVG that is being drawn.
@@ -60,8 +63,12 @@ type picture struct {
 	width, height float64
 }
 
-// newPicture begins a picture with a background, the title and the subtitle.
+// newPicture begins a picture with a background, the title and the subtitle. If the subtitle needs several lines, the
+// picture is higher, and what follows is further down.
 func newPicture(c results.Chart, width, height float64) *picture {
+	lines := wrap(c.Subtitle, width-2*margin)
+	down := lineHeight * float64(len(lines)-1)
+	height += down
 	p := &picture{width: width, height: height}
 	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]g %[2]g" width="%[1]g" height="%[2]g"`,
 		width, height)
@@ -69,12 +76,32 @@ func newPicture(c results.Chart, width, height float64) *picture {
 	p.printf("<title>%s</title>\n%s", escape(c.Title), style)
 	p.printf(`<rect class="page" x="0.5" y="0.5" width="%g" height="%g" rx="6"/>`+"\n", width-1, height-1)
 	p.text(margin, 26, "title", c.Title)
-	p.text(margin, 45, "muted", c.Subtitle)
+	for i, line := range lines {
+		p.text(margin, subtitleAt+lineHeight*float64(i), "muted", line)
+	}
+	p.printf(`<g transform="translate(0 %g)">`+"\n", down)
 	return p
 }
 
+// wrap breaks a text into lines of at most width.
+func wrap(text string, width float64) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case textWidth(*last+" "+word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
 func (p *picture) end() []byte {
-	p.printf("</svg>\n")
+	p.printf("</g>\n</svg>\n")
 	return p.b.Bytes()
 }
 

@@ -278,7 +278,7 @@ func (r *Run) queuePairs(place string) (all []Chart) {
 		Title:    amount(place) + " per post, by queue pairs" + lowerIsBetter,
 		Subtitle: "one WRITE, " + subtitle, X: x, Y: unit(place, "ns"), LogX: true})
 	all = r.line(all, place, ParallelPosts, "post", Chart{
-		Title:    amount(place) + " per post, by goroutines that post" + lowerIsBetter,
+		Title:    amount(place) + " per post, by goroutines" + lowerIsBetter,
 		Subtitle: "one WRITE, data inline; in C, threads; " + subtitle,
 		X:        "goroutines, each with a queue pair", Y: unit(place, "ns"), LogX: true})
 	return r.line(all, place, IdleQueues, "wait", Chart{

@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 		"| waits, many idle queues | time on soft-RoCE | 1.08 | 0 of 2 | " +
 			"1.08: WRITE of 32 bytes and its wait, idle queues: 1 |\n",
 		"| post, many goroutines | time on soft-RoCE | 0.90 | 2 of 2 |  |\n",
-		"![Time per post, by goroutines that post: lower is better](charts/post-rxe-posts-by-queue-pairs.svg)",
+		"![Time per post, by goroutines: lower is better](charts/post-rxe-posts-by-queue-pairs.svg)",
 		"| idle queues | Go | C | ratio |\n|---|---|---|---|\n| 1 | 39.0 | 36.0 | **1.08** |\n",
 		"![Time per wait, by idle queues: lower is better](charts/wait-rxe-waits-by-idle-queues.svg)",
 		"| **all** |  | 0.90 | 11 of 16 |  |\n",
