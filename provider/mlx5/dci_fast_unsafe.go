@@ -16,6 +16,9 @@ import (
 // see send_fast_unsafe.go. A request has two blocks or more. The first has the control segment and the address, the
 // others begin with the remote address, or, for a SEND, with the data.
 //
+// encodeSGE, encodeRemote and encodeInline repeat each other, so that no request pays for further calls: see
+// send_fast_unsafe.go.
+//
 // OpSGE and OpInline write a request except its address and leave it at sendQueue.cur, in the state
 // requestUnaddressed. DCAddr writes the address and completes the request.
 type dci struct {
