@@ -18,8 +18,8 @@
 // # Data
 //
 // Each side has a ring of memory that the peer writes to, and tells the peer where there is room. Write copies to a
-// buffer of its own and posts an RDMA WRITE with immediate data. Read copies what has arrived. [Conn.ReadFrom] and
-// [Conn.WriteTo], which io.Copy uses, save one of the copies.
+// buffer of its own and posts an RDMA WRITE with immediate data. Read copies what has arrived, so that the peer cannot
+// change it any more. [Conn.ReadFrom] and [Conn.WriteTo] let io.Copy move up to 64 KiB at a time.
 //
 // # Cost
 //

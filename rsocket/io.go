@@ -1,8 +1,12 @@
 package rsocket
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Read reads what has arrived, up to the length of b, and waits if nothing has. It returns io.EOF when the peer has
@@ -16,20 +20,33 @@ func (c *Conn) Read(b []byte) (int, error) {
 	defer c.reader.lock.Unlock()
 	c.mu.Lock()
 	defer c.unlock()
-	if len(b) == 0 {
+	if len(b) == 0 && !c.closed { // as in package net, whatever else has happened
 		return 0, nil
 	}
-	if err := c.wait(&c.reader, needData, 0); err != nil {
+	if err := c.waitToRead(); err != nil {
 		return 0, c.opError("read", err)
 	}
-	n := min(len(b), c.available)
-	if n == 0 {
-		return 0, c.opError("read", c.readError())
+	return c.read(b), nil
+}
+
+// waitToRead waits until there is something to read. It returns an error if there will be no more.
+func (c *Conn) waitToRead() error {
+	if err := c.wait(&c.reader, needData, 0); err != nil {
+		return err
 	}
+	if c.available == 0 {
+		return c.readError()
+	}
+	return nil
+}
+
+// read copies what there is to read to b, and returns how much. The caller holds the lock of c.reader, and c.mu.
+func (c *Conn) read(b []byte) int {
+	n := min(len(b), c.available)
 	first := copy(b[:n], c.recvBuffer[c.recvPos:])
 	copy(b[first:n], c.recvBuffer)
 	c.consume(n)
-	return n, nil
+	return n
 }
 
 // readError returns why there will be no more to read, or nil.
@@ -109,37 +126,107 @@ func (c *Conn) fill(b []byte) {
 // WriteBuffers writes the buffers one after the other, as few messages as it takes, and removes from v what it has
 // written. Unlike [net.Buffers.WriteTo] it does not send a message for each. The errors are those of [Conn.Write].
 func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
-	return c.ReadFrom(v)
-}
-
-// ReadFrom reads from r to the send buffer, without another copy, until r returns io.EOF. It returns the errors of r,
-// and those of [Conn.Write]. While it reads from r, other calls that write wait.
-func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
+	left := 0
+	for _, b := range *v {
+		left += len(b)
+	}
 	c.writer.lock.Lock()
 	defer c.writer.lock.Unlock()
 	c.mu.Lock()
 	defer c.unlock()
-	for {
-		// The peer need not have room: r may have no more data.
-		if err := c.waitFor(needRoom, lowWater); err != nil {
+	if left == 0 {
+		return 0, c.opError("write", c.waitFor(needNothing, 0))
+	}
+	for left > 0 {
+		if err := c.waitToSend(min(left, maxTransfer)); err != nil {
 			return n, c.opError("write", err)
 		}
-		room := c.sendBuffer[c.sendPos:]
-		room = room[:min(len(room), c.free, maxTransfer)]
-		c.unlock()
-		k, err := r.Read(room)
-		c.mu.Lock()
-		for k > 0 {
-			if err := c.waitToSend(k); err != nil {
-				return n, c.opError("write", err)
-			}
-			part := c.transfer(k)
-			c.sendRing(part)
-			n += int64(part)
-			k -= part
+		part := c.writePart(v, c.transfer(min(left, maxTransfer)))
+		n += int64(part)
+		left -= part
+	}
+	*v = (*v)[len(*v):] // those that were empty
+	return n, nil
+}
+
+// writePart sends at most the first n bytes of v, and returns how many.
+func (c *Conn) writePart(v *net.Buffers, n int) int {
+	if n <= c.inline {
+		var b [maxInline]byte
+		_, _ = v.Read(b[:n]) // there are as many
+		c.sendInline(b[:n])
+		return n
+	}
+	part := c.sendBuffer[c.sendPos:]
+	part = part[:min(len(part), n)]
+	_, _ = v.Read(part)
+	c.sendRing(len(part))
+	return len(part)
+}
+
+// A copyBuffer has the data between a connection and the Reader or Writer of a caller. The Writer is not given the
+// receive buffer, which the peer could change while it is written, and again before the next Writer.
+type copyBuffer [maxTransfer]byte
+
+var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
+
+// ReadFrom writes what it reads from r, until r returns io.EOF. It returns the errors of r, and those of [Conn.Write].
+// While it waits for r, other calls may write.
+func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
+	b := copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(b)
+	for {
+		if err := c.waitForRoom(); err != nil { // before anything of r is lost
+			return n, c.opError("write", err)
 		}
+		k, readErr := r.Read(b[:])
+		if k < 0 || k > len(b) {
+			return n, countError(r, "Read", k, len(b))
+		}
+		if k > 0 {
+			k, err := c.Write(b[:k])
+			n += int64(k)
+			if err != nil {
+				return n, err
+			}
+		}
+		if readErr == io.EOF {
+			return n, nil
+		}
+		if readErr != nil {
+			return n, readErr
+		}
+	}
+}
+
+// waitForRoom waits until there is room in the send buffer. The peer need not have any.
+func (c *Conn) waitForRoom() error {
+	c.writer.lock.Lock()
+	defer c.writer.lock.Unlock()
+	c.mu.Lock()
+	defer c.unlock()
+	return c.waitFor(needRoom, lowWater)
+}
+
+// WriteTo writes what arrives to w, until the peer has closed its side. It returns the errors of w, and those of
+// [Conn.Read]. What w has not accepted is lost. While WriteTo waits for w, other calls may read.
+func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
+	for {
+		b, part, err := c.readBuffer()
 		if err == io.EOF {
 			return n, nil
+		}
+		if err != nil {
+			return n, c.opError("read", err)
+		}
+		k, err := w.Write(b[:part])
+		copyBuffers.Put(b)
+		if k < 0 || k > part {
+			return n, countError(w, "Write", k, part)
+		}
+		n += int64(k)
+		if err == nil && k < part {
+			err = io.ErrShortWrite
 		}
 		if err != nil {
 			return n, err
@@ -147,35 +234,20 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// WriteTo writes what arrives to w, without another copy, until the peer has closed its side. It returns the errors of
-// w, and those of [Conn.Read]. While it writes to w, other calls that read wait.
-func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
+// readBuffer reads to a buffer, which it does not need while it waits.
+func (c *Conn) readBuffer() (*copyBuffer, int, error) {
 	c.reader.lock.Lock()
 	defer c.reader.lock.Unlock()
 	c.mu.Lock()
 	defer c.unlock()
-	for {
-		if err := c.wait(&c.reader, needData, 0); err != nil {
-			return n, c.opError("read", err)
-		}
-		if c.available == 0 {
-			if err := c.readError(); err != io.EOF {
-				return n, c.opError("read", err)
-			}
-			return n, nil
-		}
-		part := c.recvBuffer[c.recvPos:]
-		part = part[:min(len(part), c.available, maxTransfer)]
-		c.unlock()
-		k, err := w.Write(part)
-		if k < len(part) && err == nil {
-			err = io.ErrShortWrite
-		}
-		c.mu.Lock()
-		n += int64(k)
-		c.consume(k)
-		if err != nil {
-			return n, err
-		}
+	if err := c.waitToRead(); err != nil {
+		return nil, 0, err
 	}
+	b := copyBuffers.Get().(*copyBuffer)
+	return b, c.read(b[:]), nil
+}
+
+// countError is the error of a Reader or Writer that breaks the rules.
+func countError(v any, method string, n, most int) error {
+	return fmt.Errorf("%w: %s of %T has returned a count of %d for %d bytes", uverbs.ErrInvalid, method, v, n, most)
 }
