@@ -169,15 +169,18 @@ func (c *Conn) fail(err error) {
 
 // cause returns why a call, a completion or a check has failed with err.
 func (c *Conn) cause(err error) error {
+	ended := errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState) || errors.Is(err, cm.ErrDisconnected)
 	switch end := c.cm.Err(); {
 	case errors.Is(err, ErrProtocol) || errors.Is(err, errPeerSilent):
 		return &reset{err}
 	case end != nil && !errors.Is(end, cm.ErrDisconnected):
 		return &reset{end}
-	case errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState) || errors.Is(err, cm.ErrDisconnected):
+	case !ended:
+		return &reset{err}
+	case end != nil:
 		return errPeerGone
 	}
-	return &reset{err}
+	return errQPFailed // without an event of the peer
 }
 
 // LocalAddr returns the local address, a *net.TCPAddr.

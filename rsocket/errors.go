@@ -48,8 +48,11 @@ func (e *reset) Unwrap() []error { return []error{syscall.ECONNRESET, e.cause} }
 
 // Causes of the end of a connection.
 var (
-	errPeerClosed  = &reset{errors.New("the peer has closed it")}
-	errPeerGone    = &reset{errors.New("the peer has ended without closing it")}
+	errPeerClosed = &reset{errors.New("the peer has closed it")}
+	errPeerGone   = &reset{errors.New("the peer has ended it without closing it: its program has ended, or its device " +
+		"has lost the connection")}
+	errQPFailed = &reset{errors.New("the device has failed its queue pair, and the peer has not ended it: the network " +
+		"was interrupted (link, loss of packets, MTU), or the peer's machine has failed")}
 	errPeerSilent  = errors.New("the peer's device does not reply")
 	errWriteClosed = &writeClosed{}
 )

@@ -175,12 +175,14 @@ func (c *Conn) interrupt(s *side) {
 
 // handle handles completions, and an error of polling. The caller holds c.mu.
 func (c *Conn) handle(wcs []uverbs.WC, err error) {
-	arrived := 0
+	arrived, flushed := 0, false
 	for i := range wcs {
 		wc := &wcs[i]
 		switch {
 		case wc.Status == uverbs.WCLocLenErr && wc.WRID == receiveID: // SEND with data
 			c.fail(errUnknown)
+		case wc.Status == uverbs.WCWRFlushErr: // one that says why may follow
+			flushed = true
 		case wc.Status != uverbs.WCSuccess:
 			c.fail(wc.Status)
 		case wc.WRID == receiveID:
@@ -189,6 +191,9 @@ func (c *Conn) handle(wcs []uverbs.WC, err error) {
 		default:
 			c.complete(wc.WRID)
 		}
+	}
+	if flushed {
+		c.fail(uverbs.WCWRFlushErr)
 	}
 	if err != nil {
 		c.fail(err)
