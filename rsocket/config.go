@@ -44,9 +44,10 @@ type Config struct {
 	// peer's program. If it has not replied four times, the connection ends.
 	KeepAlive time.Duration
 	// Linger is how long Close waits until the peer has received what was written, before it returns an error.
-	// If it is 0, Close waits for at most 100 milliseconds, returns nil, and goes on in the background for at
-	// most 30 seconds. Programs that end after Close set it. If it is negative, Close does not wait at all. A peer
-	// that does not get to know of the end in this time reads ECONNRESET instead of io.EOF.
+	// If it is 0, Close waits for at most 100 milliseconds, less if other connections wait in the background,
+	// returns nil, and goes on in the background for at most 30 seconds. Programs that end after Close set it. If it
+	// is negative, Close does not wait at all. A peer that does not get to know of the end in this time reads
+	// ECONNRESET instead of io.EOF.
 	Linger time.Duration
 	// TOS is the type of service of the packets: see [cm.Options].
 	TOS uint8

@@ -14,6 +14,9 @@ func TestDevice(t *testing.T) {
 		"Hello": TestHello, "FirstMessages": TestFirstMessages, "Ring": TestRing, "Grants": TestGrants,
 		"Credits": TestCredits, "PeerHello": TestPeerHello, "MappingEntries": TestMappingEntries,
 		"Harmless": TestHarmless, "Stress": TestStress, "Readers": TestReaders, "Idle": TestIdle, "Stopped": TestStopped,
+		"CopiedDataIsStable": TestCopiedDataIsStable, "CallsBesideCopies": TestCallsBesideCopies,
+		"WrongCounts": TestWrongCounts, "ShortWriter": TestShortWriter, "EmptyCalls": TestEmptyCalls,
+		"WriteBuffers": TestWriteBuffers,
 	} {
 		t.Run(name, f)
 	}

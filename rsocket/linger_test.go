@@ -37,6 +37,46 @@ func TestCloseReports(t *testing.T) {
 	}
 }
 
+// TestDeadPeers closes connections one after the other whose peers' machine has failed, as http.Server.Shutdown does.
+// Each alone would wait for a tenth of a second.
+func TestDeadPeers(t *testing.T) {
+	const connections, limit = 100, 5 * time.Second
+	p := machines(t)
+	p.net.SetTimeouts(verbstest.Timeouts{Ack: 16}) // two seconds
+	l := p.listen(t, rsocket.Config{KeepAlive: -1})
+	accepted := make(chan *rsocket.Conn, connections)
+	p.onServer(func() {
+		go func() {
+			defer close(accepted)
+			for range connections {
+				c, err := l.AcceptConn()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				accepted <- c
+			}
+		}()
+	})
+	for range connections {
+		p.onClient(func() { must(rsocket.Dial("tcp", p.addr(l)))(t) })
+	}
+	var served []*rsocket.Conn
+	for c := range accepted {
+		served = append(served, c)
+	}
+	check(t, l.Close())
+	p.here.Kill()
+	before, start := rsocket.Lingering(), time.Now()
+	for _, c := range served {
+		check(t, c.Close())
+	}
+	if d := time.Since(start); d > limit {
+		t.Errorf("%d connections are closed in %v, more than %v", connections, d, limit)
+	}
+	until(t, "the devices give up", func() bool { return rsocket.Lingering() <= before })
+}
+
 // interrupted returns a connection that survives two seconds without a network.
 func interrupted(t *testing.T, client rsocket.Config) *pair {
 	p := machines(t)
