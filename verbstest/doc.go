@@ -52,10 +52,9 @@
 //
 // A test makes things fail: [Network.AddFault] packets, [Machine.FailCommand], [Machine.Refuse] and
 // [Machine.SetCommandTime] commands of the kernel, [Machine.SetLimits] commands that need too much,
-// [Machine.FailCompletion] a request,
-// [Machine.SetPort] the cable, and [Machine.RemoveDevice] the device. [Network.AddHandshakeFault]
-// changes the messages that establish connections, [Network.Partition] separates machines, and
-// [Machine.Kill] powers one off.
+// [Machine.FailCompletion] a request, [Machine.SetMTU] the MTU of a port, [Machine.SetPort] the cable,
+// and [Machine.RemoveDevice] the device. [Network.AddHandshakeFault] changes the messages that establish
+// connections, [Network.Partition] separates machines, and [Machine.Kill] powers one off.
 //
 // # Order of events
 //

@@ -223,6 +223,28 @@ func (m *Machine) SetPort(up bool) {
 	}
 }
 
+// SetMTU sets the active MTU of the port of the machine's device, which is 4096 bytes otherwise. On RoCE it
+// follows from the MTU of the network interface: an interface with 1500 bytes has [uverbs.MTU1024].
+//
+// Programs query the new value, and no QP can be connected with a longer PathMTU. Connections of the
+// connection manager that the machine requests from now on have this path MTU; on InfiniBand, it is the
+// smaller one of both ends. QPs that are connected keep theirs. The network carries packets of up to 4096
+// bytes to every machine, as an Ethernet does if its frames have the room: a datagram that is longer than
+// the receiver's MTU arrives.
+func (m *Machine) SetMTU(mtu uverbs.MTU) {
+	m.net.t.Helper()
+	if mtu < uverbs.MTU256 || mtu > uverbs.MTU4096 {
+		m.net.t.Fatalf("verbstest: SetMTU(%d): use one of the constants uverbs.MTU256 to uverbs.MTU4096", mtu)
+	}
+	m.mu.Lock()
+	m.mtu = mtu
+	for _, f := range m.files {
+		f.core.Set(func() { f.core.Ports[0].ActiveMtu = uint8(mtu) })
+	}
+	m.mu.Unlock()
+	m.net.cm.Set(func() { m.cm.MTU = uint32(mtu) })
+}
+
 // setState sets the state that the kernel reports for the port.
 func setState(k *ioctltest.Kernel, up bool) {
 	p := &k.Ports[0]

@@ -35,7 +35,7 @@ func (m *Machine) useInfiniBand(number int) {
 // describePort sets the attributes of the port that programs query.
 func (m *Machine) describePort(k *ioctltest.Kernel) {
 	p := &k.Ports[0]
-	p.MaxMtu, p.ActiveMtu = mtu4096, mtu4096
+	p.MaxMtu, p.ActiveMtu = mtu4096, uint8(m.mtu)
 	if m.lid != 0 {
 		p.LinkLayer, p.Lid, p.SmLid, p.Flags = uint8(uverbs.LinkInfiniBand), m.lid, smLID, 0
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	_ "github.com/goverbs/goverbs/provider/mlx5" // the driver of the machines' devices
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A Machine is a computer in memory with one device, mlx5_0, on a network.
@@ -36,6 +37,7 @@ type Machine struct {
 	mu       sync.Mutex
 	files    []*file // all that were opened
 	plan     plan
+	mtu      uverbs.MTU
 	portDown bool
 	removed  bool
 	killed   atomic.Bool
@@ -61,6 +63,7 @@ func New(t testing.TB, options ...Option) *Machine {
 
 func newMachine(n *Network, number int, device uint32) *Machine {
 	m := &Machine{net: n, name: nameOf(number), device: device, mac: macOf(device), kept: map[kept]int{},
+		mtu:   uverbs.MTU4096,
 		addr:  netip.AddrFrom4([4]byte{192, 0, 2, byte(number)}),
 		addr6: netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 15: byte(number)})}
 	m.host = &host{m}

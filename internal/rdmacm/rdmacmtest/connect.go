@@ -126,7 +126,7 @@ func (k *Kernel) request(l, i *id, m *Message) {
 		ib:  i.ib,
 		src: withoutZone(i.dst), dst: withoutZone(i.src), peer: i, tos: i.tos, remoteQPN: m.QPN, remotePSN: m.PSN,
 		responder: m.InitiatorDepth, initiator: m.ResponderResources, retry: m.RetryCount, rnr: m.RNRRetryCount,
-		qpType: receiverOf(i.qpType),
+		qpType: receiverOf(i.qpType), mtu: k.pathMTU(i),
 	}
 	i.peer = child
 	k.add(child)

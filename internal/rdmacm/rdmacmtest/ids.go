@@ -76,7 +76,7 @@ type id struct {
 	tos      uint8
 	patience int // the wait for a reply, in timeouts
 	// From the peer's message.
-	remoteQPN, remotePSN uint32
+	remoteQPN, remotePSN, mtu uint32
 	// Negotiated by the two sides.
 	responder, initiator, retry, rnr uint8
 }

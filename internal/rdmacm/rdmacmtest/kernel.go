@@ -25,6 +25,7 @@ type Machine struct {
 	Forgive   bool                 // what remains of it is not reported
 	GID       netip.Addr           // on InfiniBand; else invalid
 	LID       uint16               // on InfiniBand
+	MTU       uint32               // IBV_MTU_* of the port; 0: Kernel.PathMTU
 	gone      bool                 // the device was removed
 	received  map[string]int
 }

@@ -1,6 +1,7 @@
 package rdmacmtest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 
@@ -85,12 +86,25 @@ func queryPath(m *message) unix.Errno {
 	}
 	path[49] = 0x80                                 // reversible
 	binary.BigEndian.PutUint16(path[50:], 0xffff)   // P_Key
-	path[54] = 2<<6 | byte(m.k.PathMTU)             // exactly
+	path[54] = 2<<6 | byte(m.k.pathMTU(i))          // exactly
 	path[55], path[56] = 2<<6|3, 2<<6|packetLifeExp // rate 10 Gb/s
 	return 0
 }
 
 const packetLifeExp = 18
+
+// pathMTU returns the MTU of the path of an id: that of the request if a peer has sent one. A subnet manager knows the
+// ports of both ends, an Ethernet only that of the sender.
+func (k *Kernel) pathMTU(i *id) uint32 {
+	if i.mtu != 0 {
+		return i.mtu
+	}
+	mtu := cmp.Or(i.machine.MTU, k.PathMTU)
+	if i.machine.infiniBand() {
+		mtu = min(mtu, cmp.Or(k.machineAt(i).MTU, k.PathMTU))
+	}
+	return mtu
+}
 
 // Bits of enum ib_qp_attr_mask.
 const (
@@ -160,7 +174,7 @@ func (k *Kernel) connected(i *id, a *uapi.IbUverbsQpAttr) unix.Errno {
 		}
 		a.QpAttrMask = maskState | maskAccess | maskPKey | maskPort
 	case a.QpState == stateRTR && known:
-		a.AhAttr, a.PathMtu, a.DestQpNum = k.ah(i), k.PathMTU, i.remoteQPN
+		a.AhAttr, a.PathMtu, a.DestQpNum = k.ah(i), k.pathMTU(i), i.remoteQPN
 		a.QpAttrMask = maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN
 		if i.qpType != uapi.IB_UVERBS_QPT_XRC_INI {
 			a.MaxDestRdAtomic = i.responder
