@@ -3,6 +3,7 @@ package uverbs
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -53,9 +54,11 @@ type DeviceAttr struct {
 	TimestampMask     uint64 // 0: no completion timestamps
 	HCACoreClock      uint64 // kHz
 	CapFlagsEx        uint64
+	TSO               TSOCaps
 	RSS               RSSCaps
 	MaxWQTypeRQ       int
 	RawPacketCaps     uint32
+	PacketPacing      PacketPacingCaps
 	TagMatching       TMCaps
 	MaxModerateCount  int // for CQ moderation
 	MaxModeratePeriod int // microseconds
@@ -79,11 +82,51 @@ type ODPCaps struct {
 	XRC        uint32
 }
 
+// TSOCaps are the limits of TCP segmentation offload: struct ibv_tso_caps.
+type TSOCaps struct {
+	MaxSize       int    // bytes that one request can send; 0: no offload
+	SupportedQPTs uint32 // bit n: QPs of QPType n
+}
+
 // RSSCaps are the limits of receive-side scaling: struct ibv_rss_caps.
 type RSSCaps struct {
-	SupportedQPTs              uint32
+	SupportedQPTs              uint32 // bit n: QPs of QPType n
 	MaxRWQIndirectionTables    int
 	MaxRWQIndirectionTableSize int
+	Functions                  RSSFunction // all hash functions of the device
+	Fields                     RSSFields   // all fields that the device can hash
+}
+
+// An RSSFunction is a hash function. The values are those of
+// ibv_rx_hash_function_flags.
+type RSSFunction uint8
+
+// The functions of ibv_create_qp_ex(3).
+const RSSToeplitz RSSFunction = 1 << 0
+
+// RSSFields are the header fields that are hashed: addresses of one IP version and
+// ports of one protocol. Packets without these fields go to the first WQ. The
+// values are those of ibv_rx_hash_fields.
+type RSSFields uint64
+
+// The fields of ibv_create_qp_ex(3).
+const (
+	RSSSrcIPv4    RSSFields = 1 << 0
+	RSSDstIPv4    RSSFields = 1 << 1
+	RSSSrcIPv6    RSSFields = 1 << 2
+	RSSDstIPv6    RSSFields = 1 << 3
+	RSSSrcPortTCP RSSFields = 1 << 4
+	RSSDstPortTCP RSSFields = 1 << 5
+	RSSSrcPortUDP RSSFields = 1 << 6
+	RSSDstPortUDP RSSFields = 1 << 7
+	RSSIPsecSPI   RSSFields = 1 << 8
+	RSSInner      RSSFields = 1 << 31 // use the fields of the packet inside the tunnel
+)
+
+// PacketPacingCaps are the rates to which [QP.Modify] can limit a QP: struct ibv_packet_pacing_caps.
+type PacketPacingCaps struct {
+	MinRate, MaxRate uint32 // kilobits per second; 0: no limits
+	SupportedQPTs    uint32 // bit n: QPs of QPType n
 }
 
 // TMCaps are the limits of tag matching: struct ibv_tm_caps.
@@ -128,6 +171,13 @@ func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 	a.MaxModerateCount = int(r.CqModerationCaps.MaxCqModerationCount)
 	a.MaxModeratePeriod = int(r.CqModerationCaps.MaxCqModerationPeriod)
 	a.MaxDMSize = r.MaxDmSize
+}
+
+// fillDriver fills in the attributes that the kernel's driver adds to the reply.
+func (a *DeviceAttr) fillDriver(d driver.Description) {
+	a.TSO = TSOCaps{int(d.MaxTSO), d.TSOQPTypes}
+	a.RSS.Functions, a.RSS.Fields = RSSFunction(d.HashFunctions), RSSFields(d.HashFields)
+	a.PacketPacing = PacketPacingCaps{d.MinRate, d.MaxRate, d.RateQPTypes}
 }
 
 // fwVersion formats the packed version that drivers report: 16 bits each for the major, minor

@@ -18,12 +18,20 @@ func (c *Context) QueryDevice() (*DeviceAttr, error) {
 	defer cmd.Put()
 	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
 		&uapi.IbUverbsExQueryDevice{})
+	var ofDriver []byte
+	p, described := c.impl.(driver.Describer)
+	if described {
+		ofDriver = cmd.UHW(nil, p.DescribeLen())
+	}
 	if err := c.dev.Do(cmd); err != nil {
 		return nil, c.wrap("query device", c.name, err, "")
 	}
 	a := new(DeviceAttr)
 	a.fillBase(&resp.Base)
 	a.fillExtended(resp)
+	if described {
+		a.fillDriver(p.Describe(ofDriver))
+	}
 	return a, nil
 }
 

@@ -72,32 +72,6 @@ type RSSConfig struct {
 	Fields   RSSFields // 0 for no hash, with a table of one WQ
 }
 
-// An RSSFunction is a hash function. The values are those of
-// ibv_rx_hash_function_flags.
-type RSSFunction uint8
-
-// The functions of ibv_create_qp_ex(3).
-const RSSToeplitz RSSFunction = 1 << 0
-
-// RSSFields are the header fields that are hashed: addresses of one IP version and
-// ports of one protocol. Packets without these fields go to the first WQ. The
-// values are those of ibv_rx_hash_fields.
-type RSSFields uint64
-
-// The fields of ibv_create_qp_ex(3).
-const (
-	RSSSrcIPv4    RSSFields = 1 << 0
-	RSSDstIPv4    RSSFields = 1 << 1
-	RSSSrcIPv6    RSSFields = 1 << 2
-	RSSDstIPv6    RSSFields = 1 << 3
-	RSSSrcPortTCP RSSFields = 1 << 4
-	RSSDstPortTCP RSSFields = 1 << 5
-	RSSSrcPortUDP RSSFields = 1 << 6
-	RSSDstPortUDP RSSFields = 1 << 7
-	RSSIPsecSPI   RSSFields = 1 << 8
-	RSSInner      RSSFields = 1 << 31 // use the fields of the packet inside the tunnel
-)
-
 func checkCreateFlags(op string, on *object, f QPCreateFlags) error {
 	if extra := f &^ createFlags; extra != 0 {
 		return invalid(op, on.String(), fmt.Sprintf("CreateFlags has unknown bits: %#x", uint32(extra)))

@@ -153,6 +153,23 @@ type WallClock interface {
 	WallClock(count uint64) (ns uint64, err error)
 }
 
+// A Describer is a [Context] of a device whose kernel driver adds attributes to the reply of QUERY_DEVICE.
+type Describer interface {
+	// DescribeLen returns the length of the driver's part of the reply. The kernel may return less, and the rest is
+	// zero.
+	DescribeLen() int
+	// Describe parses the driver's part.
+	Describe(uhwOut []byte) Description
+}
+
+// A Description has attributes of uverbs.DeviceAttr.
+type Description struct {
+	MaxTSO, TSOQPTypes            uint32
+	HashFields                    uint64
+	HashFunctions                 uint8
+	MinRate, MaxRate, RateQPTypes uint32
+}
+
 // An MRAccessor is a [Context] of a device that may leave it to the CPU to copy short
 // messages to the memory of their SGEs, or to copy the beginning of a frame from
 // there.

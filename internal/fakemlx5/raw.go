@@ -116,6 +116,13 @@ func (k *Kernel) createRawSend(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (
 	return nil
 }
 
+// maxTSO is the number of bytes that the adapter can send as segments.
+const maxTSO = 1 << 16
+
+// rssFields are the fields that the adapter can hash.
+const rssFields = uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4 | uverbs.RSSSrcIPv6 | uverbs.RSSDstIPv6 |
+	uverbs.RSSSrcPortTCP | uverbs.RSSDstPortTCP | uverbs.RSSSrcPortUDP | uverbs.RSSDstPortUDP
+
 // rssTIR returns the attributes of the receive side of a QP with RSS.
 func rssTIR(u *uapi.Mlx5IbCreateQpRss, table uint32) engine.TIRAttr {
 	a := engine.TIRAttr{Indirect: true, RQT: table, Hash: engine.HashToeplitz, Key: [40]byte(u.RxHashKey[:40]),

@@ -3,6 +3,7 @@ package mlx5
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -97,13 +98,32 @@ func (c *deviceContext) queryDriver() (*uapi.Mlx5IbQueryDeviceResp, error) {
 	defer cmd.Put()
 	ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
 		&uapi.IbUverbsExQueryDevice{})
-	resp := new(uapi.Mlx5IbQueryDeviceResp)
-	out := cmd.UHW(nil, ioctl.SizeOf[uapi.Mlx5IbQueryDeviceResp]())
+	out := cmd.UHW(nil, c.DescribeLen())
 	if err := c.dev.Do(cmd); err != nil {
 		return nil, err
 	}
+	return driverReply(out), nil
+}
+
+// driverReply returns a copy of the driver's part of the reply of QUERY_DEVICE.
+func driverReply(out []byte) *uapi.Mlx5IbQueryDeviceResp {
+	resp := new(uapi.Mlx5IbQueryDeviceResp)
 	copy(ioctl.BytesOf(resp), out)
-	return resp, nil
+	return resp
+}
+
+// DescribeLen implements driver.Describer.
+func (c *deviceContext) DescribeLen() int { return ioctl.SizeOf[uapi.Mlx5IbQueryDeviceResp]() }
+
+// Describe implements driver.Describer.
+func (c *deviceContext) Describe(out []byte) driver.Description {
+	r := driverReply(out)
+	return driver.Description{
+		MaxTSO: r.TsoCaps.MaxTso, TSOQPTypes: r.TsoCaps.SupportedQpts,
+		HashFields: r.RssCaps.RxHashFieldsMask, HashFunctions: r.RssCaps.RxHashFunction,
+		MinRate: r.PacketPacingCaps.QpRateLimitMin, MaxRate: r.PacketPacingCaps.QpRateLimitMax,
+		RateQPTypes: r.PacketPacingCaps.SupportedQpts,
+	}
 }
 
 // checkOutOfOrder checks that the device has out-of-order QPs of the type, with as many receives.

@@ -46,6 +46,27 @@ func TestRateLimit(t *testing.T) {
 	rate(engine.Rate{})
 }
 
+// TestDriverAttr checks the attributes that the kernel's driver adds to the reply of QUERY_DEVICE.
+func TestDriverAttr(t *testing.T) {
+	d, _, _ := rateDesk(t)
+	const raw = 1 << uverbs.RawPacket
+	got := good(d.c.QueryDevice())(t)
+	if want := (uverbs.PacketPacingCaps{MinRate: 1, MaxRate: 1000, SupportedQPTs: raw}); got.PacketPacing != want {
+		t.Errorf("the rates are %+v, want %+v", got.PacketPacing, want)
+	}
+	if want := (uverbs.TSOCaps{MaxSize: 65536, SupportedQPTs: raw}); got.TSO != want {
+		t.Errorf("segmentation offload is %+v, want %+v", got.TSO, want)
+	}
+	if got.RSS.Functions != uverbs.RSSToeplitz || got.RSS.Fields != 0xff {
+		t.Errorf("the hash functions are %#x and the fields %#x, want 0x1 and 0xff", got.RSS.Functions, got.RSS.Fields)
+	}
+	d.s.Set(func() { d.s.Raw, d.s.RateMax = false, 0 })
+	got = good(d.c.QueryDevice())(t)
+	if got.PacketPacing != (uverbs.PacketPacingCaps{}) || got.TSO != (uverbs.TSOCaps{}) || got.RSS.Fields != 0 {
+		t.Errorf("a device without raw packets has %+v, %+v, %+v", got.PacketPacing, got.TSO, got.RSS)
+	}
+}
+
 // TestRateLimitErrors checks QPs and devices that have no rates, and rates that the device does not have.
 func TestRateLimitErrors(t *testing.T) {
 	d, qp, cq := rateDesk(t)

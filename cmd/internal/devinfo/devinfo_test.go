@@ -60,6 +60,9 @@ func rich() *deviceInfo {
 	a.TimestampMask, a.HCACoreClock, a.RawPacketCaps = 1<<63-1, 1000000, 0x1f
 	a.CapFlagsEx = 1<<34 | 1<<36 | 1
 	a.RSS = uverbs.RSSCaps{SupportedQPTs: 1<<8 | 1<<4 | 1<<2, MaxRWQIndirectionTables: 5, MaxRWQIndirectionTableSize: 6}
+	a.RSS.Functions, a.RSS.Fields = uverbs.RSSToeplitz, 0x800000FF
+	a.TSO = uverbs.TSOCaps{MaxSize: 65536, SupportedQPTs: 1<<8 | 1<<4}
+	a.PacketPacing = uverbs.PacketPacingCaps{MinRate: 1, MaxRate: 100000000, SupportedQPTs: 1<<8 | 1<<2}
 	a.TagMatching = uverbs.TMCaps{MaxRndvHdrSize: 16, MaxNumTags: 127, Flags: 1, MaxOps: 64, MaxSGE: 1}
 	a.MaxModerateCount, a.MaxModeratePeriod, a.MaxDMSize, a.MaxWQTypeRQ = 65535, 4095, 131072, 8388608
 	p := d.ports[0].attr

@@ -98,7 +98,7 @@ var rawPacketCaps = []bit{
 	{1 << 3, "Delay drop"},
 }
 
-// rssQPTypes are bits numbered by enum ibv_qp_type: RAW_PACKET is 8, UD is 4.
-var rssQPTypes = []bit{{1 << 8, "SUPPORT_RAW_PACKET"}, {1 << 4, "SUPPORT_UD"}}
+// offloadQPTypes are bits numbered by enum ibv_qp_type: RAW_PACKET is 8, UD is 4.
+var offloadQPTypes = []bit{{1 << 8, "SUPPORT_RAW_PACKET"}, {1 << 4, "SUPPORT_UD"}}
 
 var tagMatchingFlags = []bit{{1 << 0, "IBV_TM_CAP_RC"}}

@@ -133,9 +133,7 @@ func (p printer) counts(all []count) {
 	}
 }
 
-// extended prints the additional attributes of struct ibv_device_attr_ex. It
-// prints zero for segmentation offload, packet pacing and hash functions, which
-// are vendor-specific data that the library does not query.
+// extended prints the additional attributes of struct ibv_device_attr_ex.
 func (p printer) extended(a *uverbs.DeviceAttr) {
 	p.text("general_odp_caps:")
 	p.flags(a.ODP.General, odpGeneral)
@@ -159,13 +157,10 @@ func (p printer) extended(a *uverbs.DeviceAttr) {
 	}
 	p.device("device_cap_flags_ex", "0x%X", a.CapFlagsEx)
 	p.flags(a.CapFlagsEx&^0xffffffff, capFlagsEx)
-	p.text("tso_caps:")
-	p.line(2, "max_tso", 48, "0")
+	p.tso(&a.TSO)
 	p.rss(&a.RSS)
 	p.device("max_wq_type_rq", "%d", a.MaxWQTypeRQ)
-	p.text("packet_pacing_caps:")
-	p.line(2, "qp_rate_limit_min", deviceColumn, "0kbps")
-	p.line(2, "qp_rate_limit_max", deviceColumn, "0kbps")
+	p.packetPacing(&a.PacketPacing)
 	p.tagMatching(&a.TagMatching)
 	p.optional(a)
 }
@@ -203,16 +198,38 @@ func (p printer) known(set uint64, names []bit) {
 	}
 }
 
+func (p printer) tso(c *uverbs.TSOCaps) {
+	p.text("tso_caps:")
+	p.line(2, "max_tso", 48, "%d", c.MaxSize)
+	if c.MaxSize != 0 {
+		p.qpTypes(c.SupportedQPTs)
+	}
+}
+
+func (p printer) packetPacing(c *uverbs.PacketPacingCaps) {
+	p.text("packet_pacing_caps:")
+	p.line(2, "qp_rate_limit_min", deviceColumn, "%dkbps", c.MinRate)
+	p.line(2, "qp_rate_limit_max", deviceColumn, "%dkbps", c.MaxRate)
+	if c.MaxRate != 0 {
+		p.qpTypes(c.SupportedQPTs)
+	}
+}
+
+// qpTypes prints the types of QPs that have a capability.
+func (p printer) qpTypes(set uint32) {
+	fmt.Fprint(p.w, "\t\tsupported_qp:\n")
+	p.flags(uint64(set), offloadQPTypes)
+}
+
 func (p printer) rss(r *uverbs.RSSCaps) {
 	const column = 64
 	p.text("rss_caps:")
 	p.line(2, "max_rwq_indirection_tables", column, "%d", r.MaxRWQIndirectionTables)
 	p.line(2, "max_rwq_indirection_table_size", column, "%d", r.MaxRWQIndirectionTableSize)
-	p.line(2, "rx_hash_function", column, "0x0")
-	p.line(2, "rx_hash_fields_mask", column, "0x0")
+	p.line(2, "rx_hash_function", column, "0x%x", r.Functions)
+	p.line(2, "rx_hash_fields_mask", column, "0x%X", r.Fields)
 	if r.SupportedQPTs != 0 {
-		fmt.Fprint(p.w, "\t\tsupported_qp:\n")
-		p.flags(uint64(r.SupportedQPTs), rssQPTypes)
+		p.qpTypes(r.SupportedQPTs)
 	}
 }
 
