@@ -230,6 +230,19 @@ func (id *ID) reject(data []byte, reason uint8) error {
 		"there is no request to reject: it was accepted or rejected, or the peer has withdrawn it")
 }
 
+// refuse rejects a connection request with the reason that err has for the peer. It does
+// nothing if err has none or the peer has withdrawn its request.
+func (id *ID) refuse(err error) error {
+	data := refusalOf(err)
+	if data == nil {
+		return nil
+	}
+	if err := id.Reject(data); !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}
+
 // Disconnect ends the connection: rdma_disconnect(3). It moves the QP to state ERR,
 // where the posted requests are flushed. Both sides receive EventDisconnected.
 // Disconnect returns [uverbs.ErrInvalid] for an id without a connection, such as a UD

@@ -31,7 +31,8 @@ const minShare = 2 * time.Second
 //
 // The error is an [Error] whose cause names the step that failed. If several
 // addresses failed, it contains the errors of all. Dial returns [ErrRejected] if no
-// program listens, [ErrTimeout], [ErrUnreachable] or context.DeadlineExceeded if no
+// program listens, with [ErrServerBusy] or [ErrServerLimit] if the server has refused
+// for that reason, [ErrTimeout], [ErrUnreachable] or context.DeadlineExceeded if no
 // machine replies, context.Cause(ctx) if ctx ends first, or the error of Prepare or
 // Setup. Otherwise the errors are those of [GetAddrInfo], [NewID],
 // [SyncID.ResolveAddr], [SyncID.ResolveRoute], [ID.CreateQP] and [SyncID.Connect].

@@ -44,6 +44,15 @@ var (
 	// ErrRejected means that the peer has rejected the request, or its kernel because
 	// no program listens. The [Error] has the reason and the peer's private data.
 	ErrRejected = newSentinel("cm: connection rejected", unix.ECONNREFUSED)
+	// ErrServerBusy means that the server's listener has no room for another handshake
+	// now. A later attempt may succeed. The error of the client also matches ErrRejected.
+	ErrServerBusy = newSentinel("cm: the server is busy: its listener has no room for another handshake now,"+
+		" and a later attempt may succeed", unix.ECONNREFUSED)
+	// ErrServerLimit means that a limit of the server's listener is reached, on
+	// connections or memory, in total or for the client's address. The error of the
+	// client also matches ErrRejected.
+	ErrServerLimit = newSentinel("cm: the server's limit on connections or memory is reached, in total or for this"+
+		" address", unix.ECONNREFUSED)
 	// ErrUnreachable means that there is no route to the peer, or that it does not
 	// reply.
 	ErrUnreachable = newSentinel("cm: peer unreachable", unix.EHOSTUNREACH)

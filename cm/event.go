@@ -97,7 +97,8 @@ var eventOps = map[EventType]string{
 // [ErrUnreachable], [ErrTimeout], [ErrDisconnected], [uverbs.ErrNoDevice] or
 // [uverbs.ErrDeviceGone]. It may also be an error of the library's own steps. An
 // established connection that the peer rejects has ended: the error is
-// [ErrDisconnected].
+// [ErrDisconnected]. A rejection also matches [ErrServerBusy] or [ErrServerLimit] if the
+// server has sent that reason.
 func (e *Event) Err() error {
 	op := eventOps[e.Type]
 	switch {
@@ -127,8 +128,15 @@ func (e *Event) Err() error {
 }
 
 func (e *Event) rejected(r RejectReason, why string) error {
+	reason, text := parseRefusal(e.PrivateData)
+	if reason != nil {
+		why = kindText(reason)
+	}
+	if text != "" {
+		why += ": " + strconv.Quote(text)
+	}
 	return &Error{Op: eventOps[e.Type], Object: e.subject.String(), Kind: ErrRejected, Errno: unix.ECONNREFUSED, Reason: r,
-		PrivateData: e.PrivateData, Detail: "rejected: " + why}
+		PrivateData: e.PrivateData, Detail: "rejected: " + why, Err: reason}
 }
 
 // lookupError returns the error for a peer's negative reply to a request for its QP

@@ -45,7 +45,8 @@ func (r *Request) accept(o *Options, wait func() (context.Context, context.Cance
 		cancel()
 	}
 	if err != nil {
-		closeErr := c.abandon()
+		refuseErr := c.id.refuse(err)
+		closeErr := joinErrors(c.abandon(), refuseErr)
 		return nil, !fromCaller && closeErr == nil && isPeerError(err), joinErrors(err, closeErr)
 	}
 	return c, false, nil

@@ -37,7 +37,7 @@ var sentinels = []struct {
 	err  error
 }{
 	{"ErrRejected", ErrRejected}, {"ErrUnreachable", ErrUnreachable}, {"ErrTimeout", ErrTimeout},
-	{"ErrDisconnected", ErrDisconnected},
+	{"ErrDisconnected", ErrDisconnected}, {"ErrServerBusy", ErrServerBusy}, {"ErrServerLimit", ErrServerLimit},
 	{"ErrPrivateData", ErrPrivateData}, {"ErrNoQP", ErrNoQP}, {"ErrSharedCQ", ErrSharedCQ},
 	{"ErrCredentials", ErrCredentials},
 	{"uverbs.ErrClosed", uverbs.ErrClosed}, {"uverbs.ErrBusy", uverbs.ErrBusy}, {"uverbs.ErrInvalid", uverbs.ErrInvalid},
@@ -133,7 +133,7 @@ func TestGoldenEvents(t *testing.T) {
 // TestGoldenSentinels checks the sentinels themselves, and the names of ids.
 func TestGoldenSentinels(t *testing.T) {
 	b := newTable(t)
-	for _, s := range sentinels[:8] {
+	for _, s := range sentinels[:10] {
 		b.add(s.name, s.err)
 	}
 	b.add("Kind alone", &Error{Op: "connect", Kind: ErrTimeout})

@@ -29,7 +29,7 @@ var fileLayers = map[string][]fileLayer{
 	},
 	"cm": {
 		{"values: errors, addresses, parameters, the phases of an id; devices; the kernel's descriptor",
-			"doc errors addr param life host reject node setup"},
+			"doc errors reason addr param life host reject node setup"},
 		{"an id, its QP's states, its groups, its events, its end", "id ece qpstate xrc multicast event record end"},
 		{"where the events of ids are read", "channel sync pump destination"},
 		{"the commands of an id", "resolve options service connect qp srq verbs close"},
