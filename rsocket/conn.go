@@ -29,15 +29,17 @@ type Conn struct {
 	remote net.Addr
 
 	mu          sync.Mutex
-	err         error // why the connection has ended before its time, or nil
-	peerEOF     bool  // the peer will send no more
-	peerClosed  bool  // the peer will receive no more either
-	readClosed  bool  // CloseRead was called
-	writeClosed bool  // CloseWrite was called
-	shutDown    bool  // this side has said that it will send no more
-	finished    bool  // the peer knows that this side will neither send nor receive
-	broken      bool  // the peer does not follow the protocol: what it sends is ignored
-	closed      bool  // Close was called
+	err         error         // why the connection has ended before its time, or nil
+	peerEOF     bool          // the peer will send no more
+	peerClosed  bool          // the peer will receive no more either
+	readClosed  bool          // CloseRead was called
+	writeClosed bool          // CloseWrite was called
+	shutDown    bool          // this side has said that it will send no more
+	finished    bool          // the peer knows that this side will neither send nor receive
+	broken      bool          // the peer does not follow the protocol: what it sends is ignored
+	closed      bool          // Close was called
+	discard     bool          // Close does not wait, and resets the connection
+	linger      time.Duration // Config.Linger, or what SetLinger has set
 
 	leader      *side       // whose call polls without mu, or nil
 	interrupted atomic.Bool // the leader was told to look at the state
@@ -54,7 +56,7 @@ type Conn struct {
 
 // newConn returns a connection that does not exist yet.
 func newConn(m *cm.Conn, config *Config) *Conn {
-	c := &Conn{cm: m, config: config}
+	c := &Conn{cm: m, config: config, linger: config.Linger}
 	for _, s := range c.sides() {
 		s.wake = make(chan struct{}, 1)
 	}

@@ -74,12 +74,12 @@ func (c *Conn) tell(what int) error {
 // background, as Close of a TCP connection does: without a reply of the peer, its caller is not delayed. Other calls
 // return an error that matches [net.ErrClosed] at once. Close is idempotent.
 func (c *Conn) Close() error {
-	wait, background := max(c.config.Linger, 0), time.Duration(0)
-	if c.config.Linger == 0 {
-		wait, background = closeTime/time.Duration(1+lingering.Load()), lingerTime
-	}
 	c.mu.Lock()
 	first := !c.closed
+	wait, background := max(c.linger, 0), time.Duration(0)
+	if c.linger == 0 {
+		wait, background = closeTime/time.Duration(1+lingering.Load()), lingerTime
+	}
 	c.closed = true
 	if first { // a call of CloseWrite that waits ends in time, too
 		c.setTimer(&c.ender, time.Now().Add(wait))
@@ -95,7 +95,7 @@ func (c *Conn) Close() error {
 	}
 	c.mu.Lock()
 	c.stopKeepAlive()
-	if c.err != nil { // an earlier call has returned why
+	if c.err != nil || c.discard { // an earlier call has returned why
 		c.unlock()
 		return c.opError("close", c.release())
 	}
@@ -107,10 +107,25 @@ func (c *Conn) Close() error {
 	c.unlock()
 	if !ended && background > 0 {
 		lingering.Add(1)
-		go c.linger(background)
+		go c.lingerFor(background)
 		return nil
 	}
 	return c.opError("close", errors.Join(lost, c.release()))
+}
+
+// SetLinger changes for this connection what Config.Linger says, as [net.TCPConn.SetLinger] does. Close waits for up to
+// sec seconds, or if sec is negative for a moment and then in the background. If sec is 0, Close discards what the peer
+// has not received, and the peer reads ECONNRESET; a peer in C reads the end of the file. It returns an error that
+// matches [net.ErrClosed] after Close.
+func (c *Conn) SetLinger(sec int) error {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.closed {
+		return c.opError("set", net.ErrClosed)
+	}
+	c.discard = sec == 0
+	c.linger = time.Duration(max(sec, 0)) * time.Second
+	return nil
 }
 
 // lingering is the number of connections that Close has left to the background. A program that closes many whose peers
@@ -118,8 +133,8 @@ func (c *Conn) Close() error {
 // much sooner.
 var lingering atomic.Int64
 
-// linger is the rest of Close when the peer has not received everything. No other call uses the ender any more.
-func (c *Conn) linger(d time.Duration) {
+// lingerFor is the rest of Close when the peer has not received everything. No other call uses the ender any more.
+func (c *Conn) lingerFor(d time.Duration) {
 	defer lingering.Add(-1)
 	c.mu.Lock()
 	c.setTimer(&c.ender, time.Now().Add(d))

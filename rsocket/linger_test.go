@@ -2,7 +2,9 @@ package rsocket_test
 
 import (
 	"io"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +37,37 @@ func TestCloseReports(t *testing.T) {
 	if err := p.client.Close(); err == nil || !strings.Contains(err.Error(), "may not have received") {
 		t.Errorf("Close returns %v", err)
 	}
+}
+
+// TestSetLinger checks that Close resets the connection after SetLinger(0), that it waits after SetLinger with a time,
+// and that a negative number stands for the default.
+func TestSetLinger(t *testing.T) {
+	p := connect(t, rsocket.Config{}, rsocket.Config{})
+	check(t, p.client.SetLinger(0))
+	waits := background(func() error { _, err := p.client.Read(make([]byte, 1)); return err })
+	check(t, p.client.Close())
+	isError(t, within(t, waits, "Read"), net.ErrClosed)
+	isError(t, readEnd(t, p.server), syscall.ECONNRESET)
+	isError(t, p.client.SetLinger(1), net.ErrClosed)
+
+	p = interrupted(t, rsocket.Config{Linger: time.Millisecond})
+	check(t, p.client.SetLinger(60))
+	heal := p.net.Partition(p.here, p.there)
+	write(t, p.client, []byte("data"))
+	closed := background(p.client.Close)
+	heal()
+	check(t, within(t, closed, "Close"))
+	read(t, p.server, []byte("data"))
+	isEOF(t, p.server)
+
+	p = interrupted(t, rsocket.Config{Linger: time.Minute})
+	check(t, p.client.SetLinger(-1))
+	heal = p.net.Partition(p.here, p.there)
+	write(t, p.client, []byte("data"))
+	check(t, within(t, background(p.client.Close), "Close"))
+	heal()
+	read(t, p.server, []byte("data"))
+	isEOF(t, p.server)
 }
 
 // TestDeadPeers closes connections one after the other whose peers' machine has failed, as http.Server.Shutdown does.
