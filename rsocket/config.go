@@ -43,6 +43,10 @@ type Config struct {
 	// sent: 15 seconds by default, as in package net, negative for never. The device replies without the
 	// peer's program. If it has not replied four times, the connection ends.
 	KeepAlive time.Duration
+	// IdleTimeout is how long the connection may last while nothing is sent or received but keepalives, up to an
+	// eighth longer. Then it ends with [ErrIdle]. By default there is no limit. What peers write to mapped memory is
+	// not seen before a message follows.
+	IdleTimeout time.Duration
 	// Linger is how long Close waits until the peer has received what was written, before it returns an error.
 	// If it is 0, Close waits for at most 100 milliseconds, less if other connections wait in the background,
 	// returns nil, and goes on in the background for at most 30 seconds. Programs that end after Close set it. If it

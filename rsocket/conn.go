@@ -173,7 +173,7 @@ func (c *Conn) fail(err error) {
 func (c *Conn) cause(err error) error {
 	ended := errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState) || errors.Is(err, cm.ErrDisconnected)
 	switch end := c.cm.Err(); {
-	case errors.Is(err, ErrProtocol) || errors.Is(err, errPeerSilent):
+	case errors.Is(err, ErrProtocol) || errors.Is(err, errPeerSilent) || errors.Is(err, ErrIdle):
 		return &reset{err}
 	case end != nil && !errors.Is(end, cm.ErrDisconnected):
 		return &reset{end}

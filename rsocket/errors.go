@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -18,6 +19,9 @@ var (
 	// ErrNoRDMA means that there is no connection by RDMA: this machine has no RDMA device or no connection
 	// manager, the address belongs to no device, or none reaches it. A program may try TCP then: [net.Dial].
 	ErrNoRDMA = errors.New("rsocket: not reachable by RDMA")
+	// ErrIdle means that this side has ended the connection, since nothing was sent or received for
+	// Config.IdleTimeout.
+	ErrIdle = errors.New("rsocket: idle for too long")
 	// ErrMapping means that no mapping of the peer contains the range.
 	ErrMapping = errors.New("rsocket: the peer has not mapped this range")
 )
@@ -45,6 +49,14 @@ type reset struct{ cause error }
 
 func (e *reset) Error() string   { return "connection reset: " + e.cause.Error() }
 func (e *reset) Unwrap() []error { return []error{syscall.ECONNRESET, e.cause} }
+
+// idle matches ErrIdle.
+type idle struct{ timeout time.Duration }
+
+func (e *idle) Error() string {
+	return "nothing was sent or received for Config.IdleTimeout, " + e.timeout.String()
+}
+func (e *idle) Unwrap() error { return ErrIdle }
 
 // Causes of the end of a connection.
 var (
