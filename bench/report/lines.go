@@ -24,7 +24,9 @@ func drawLines(c results.Chart) []byte {
 	x.low, x.high = c.Lines[0].X[0], c.Lines[0].X[0]
 	y.low, y.high = c.Lines[0].Y[0], c.Lines[0].Y[0]
 	for _, l := range c.Lines {
-		entries = append(entries, entry{classes[l.Name], l.Name})
+		if !l.Tail {
+			entries = append(entries, entry{classes[l.Name], l.Name})
+		}
 		for i := range l.X {
 			x.low, x.high = min(x.low, l.X[i]), max(x.high, l.X[i])
 			low, high := spread(l, i)
@@ -55,6 +57,9 @@ func (p *picture) curve(class string, l results.Line, x, y axis) {
 	var points strings.Builder
 	for i := range l.X {
 		fmt.Fprintf(&points, "%.1f,%.1f ", x.at(l.X[i]), y.at(l.Y[i]))
+	}
+	if l.Tail {
+		class = "tail " + class
 	}
 	p.printf(`<polyline class="line %s" points="%s"/>`+"\n", class, strings.TrimSpace(points.String()))
 	if len(l.Low) == 0 {

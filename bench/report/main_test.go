@@ -130,6 +130,24 @@ func TestMissingBar(t *testing.T) {
 	}
 }
 
+// A line leads from the end of a bar to its tail, and the label names both.
+func TestTail(t *testing.T) {
+	c := results.Chart{Rows: []string{"x", "y"}, LogX: true, Bars: []results.Bars{{Name: results.CM, Label: "cm",
+		Values: []float64{20, 30}, Tails: []float64{5000, math.NaN()}}}}
+	svg := string(draw(c))
+	if n := strings.Count(svg, `<line class="spread d"`); n != 2 || !strings.Contains(svg, "20.0, p99 5,000") ||
+		!strings.Contains(svg, ">30.0<") || !strings.Contains(style, ".spread.d {") {
+		t.Errorf("%d lines in\n%s", n, svg)
+	}
+	costs := results.Chart{Costs: true, Rows: []string{"a", "b", "c"}, Bars: []results.Bars{{
+		Values: []float64{0.5, 1.5, 2}, Tails: []float64{3, 18, 2.001}}}}
+	svg = string(draw(costs))
+	if n := strings.Count(svg, `<line class="spread b"`); n != 4 || !strings.Contains(svg, ">highest 3.00<") ||
+		!strings.Contains(svg, ">1.50, highest 18.00<") || !strings.Contains(svg, ">2.00<") {
+		t.Errorf("%d lines in\n%s", n, svg)
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{nil, {"figures.json"}, {"figures.txt", "page.md"}, {"a.json", "b.json"},

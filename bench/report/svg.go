@@ -22,10 +22,11 @@ text { font: 12px "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-se
 .grid { stroke: #d8dee4 }
 .axis { stroke: #59636e }
 .line { fill: none; stroke-width: 2 }
+.tail { stroke-width: 1.2; stroke-dasharray: 5 4 }
 .a { fill: #0072b2 } .line.a, .spread.a { stroke: #0072b2 }
 .b { fill: #d55e00 } .line.b, .spread.b { stroke: #d55e00 }
 .c { fill: #8c959f } .line.c, .spread.c { stroke: #8c959f }
-.d { fill: #7fb8d8 }
+.d { fill: #7fb8d8 } .spread.d { stroke: #7fb8d8 }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc }
 .muted { fill: #9198a1 }
@@ -35,7 +36,7 @@ text { fill: #f0f6fc }
 .a { fill: #4ba3e3 } .line.a, .spread.a { stroke: #4ba3e3 }
 .b { fill: #f0883e } .line.b, .spread.b { stroke: #f0883e }
 .c { fill: #7d8590 } .line.c, .spread.c { stroke: #7d8590 }
-.d { fill: #1f6497 }
+.d { fill: #1f6497 } .spread.d { stroke: #1f6497 }
 }
 .line { fill: none }
 </style>

@@ -11,7 +11,7 @@ import (
 type Chart struct {
 	File, Title, Subtitle string
 	X, Y                  string // of lines, what the axes show; of bars, X is the unit
-	LogX, LogY            bool
+	LogX, LogY            bool   // of bars, LogX
 	Ticks                 []Tick // of the x axis of lines
 	Lines                 []Line
 	Rows                  []string
@@ -26,18 +26,20 @@ type Tick struct {
 }
 
 // A Line is a line of a chart. Low and High, if not empty, are the quartiles of
-// each point.
+// each point. The line of a tail is dashed, and has no entry in the legend.
 type Line struct {
 	Name            string
+	Tail            bool
 	X, Y, Low, High []float64
 }
 
 // Bars holds the bars of one program, one for each row. A value that is not a
-// number has no bar.
+// number has no bar. Tails, if not empty, are where lines from the ends of the
+// bars end; one that is not a number has no line.
 type Bars struct {
-	Name   string
-	Label  string // the program's name in the legend
-	Values []float64
+	Name          string
+	Label         string // the program's name in the legend
+	Values, Tails []float64
 }
 
 var programs = []string{Go, C, Cgo}
@@ -73,12 +75,13 @@ func (r *Run) Charts() (all []Chart) {
 // costs returns the chart of the summary.
 func (r *Run) costs() []Chart {
 	c := Chart{File: "costs.svg", Title: "What Go costs, divided by what C costs" + lowerIsBetter,
-		Subtitle: "1 is equal, 2 is twice as much in Go; each bar is the median of a group of figures", Costs: true,
-		X: "Go's cost divided by C's"}
+		Subtitle: "1 is equal, 2 is twice as much in Go; each bar ends at the median of a group of figures, its line at " +
+			"the highest", Costs: true, X: "Go's cost divided by C's"}
 	costs := Bars{}
 	for _, g := range r.groups() {
 		c.Rows = append(c.Rows, g.kind+": "+g.measured)
 		costs.Values = append(costs.Values, Quantile(g.costs, 0.5))
+		costs.Tails = append(costs.Tails, slices.Max(g.costs))
 	}
 	if len(c.Rows) == 0 {
 		return nil
@@ -154,24 +157,45 @@ func (r *Run) requestCharts(place string) []Chart {
 	return barChart(c, all, Series.short, goBars, cBars, cgoBars)
 }
 
-// messageCharts returns the chart of the costs of package rdma.
+// messageCharts returns the chart of the costs of package rdma, with the 99th percentile of times.
 func (r *Run) messageCharts(place string) []Chart {
 	all := slices.DeleteFunc(r.Of(place, MessagesTest, ""), func(s Series) bool {
 		_, percentile := percentileOf(s.Figure)
 		return percentile != "" && percentile != "p50"
 	})
-	subtitle, of := on(place)+"; the median of all messages", "us"
-	if len(all) > 0 && all[0].Unit == "ns" {
-		subtitle, of = on(place), "ns"
-	}
 	c := Chart{File: file("messages", place), Title: amount(place) + " per message, READ and WRITE" + lowerIsBetter,
-		Subtitle: subtitle, X: unit(place, of)}
+		Subtitle: on(place), X: unit(place, "ns")}
 	row := func(s Series) string {
 		s.Figure, _ = percentileOf(s.Figure)
 		return s.short()
 	}
-	return barChart(c, all, row, Bars{Name: Go, Label: "Go, package rdma"}, Bars{Name: CM, Label: "Go, package cm"},
+	charts := barChart(c, all, row, Bars{Name: Go, Label: "Go, package rdma"}, Bars{Name: CM, Label: "Go, package cm"},
 		Bars{Name: C, Label: "C, librdmacm"}, Bars{Name: Fabric, Label: "C, libfabric"})
+	if len(charts) == 1 && all[0].Unit == "us" {
+		charts[0].X, charts[0].LogX = unit(place, "us")+", on a logarithmic axis", true
+		charts[0].Subtitle += "; each bar ends at the median of all messages, its line at p99"
+		r.addTails(&charts[0], place, all)
+	}
+	return charts
+}
+
+// addTails adds the 99th percentiles of the medians that the bars show.
+func (r *Run) addTails(c *Chart, place string, medians []Series) {
+	for _, m := range medians {
+		if len(m.Values[Go]) == 0 || len(m.Values[C]) == 0 { // as in barChart
+			continue
+		}
+		figure, _ := percentileOf(m.Figure)
+		var tail Series
+		for _, s := range r.Of(place, m.Test, figure+".p99") {
+			if s.At == m.At {
+				tail = s
+			}
+		}
+		for i, b := range c.Bars {
+			c.Bars[i].Tails = append(b.Tails, Quantile(tail.Values[b.Name], 0.5))
+		}
+	}
 }
 
 // rsocketCharts returns the chart of transfers of the smallest size over rsockets.
@@ -257,9 +281,13 @@ func operation(test string) string {
 func (r *Run) sizes(place string) (all []Chart) {
 	const x = "bytes in a message"
 	subtitle := on(place) + r.spread(place)
-	for _, test := range []string{"send_lat", "write_lat"} {
+	for _, test := range []string{"send_lat", "write_lat", "read_lat"} {
+		at := len(all)
 		all = r.line(all, place, test, "typical", Chart{Title: "Latency of a " + operation(test) + " by size" + lowerIsBetter,
-			Subtitle: subtitle + " of p50", X: x, Y: unit(place, "us"), LogX: true, LogY: true})
+			Subtitle: subtitle + " of p50; dashed: p99", X: x, Y: unit(place, "us"), LogX: true, LogY: true})
+		if len(all) > at {
+			all[at].Lines = append(all[at].Lines, r.tails(place, test)...)
+		}
 	}
 	for _, test := range []string{"send_bw", "write_bw"} {
 		all = r.line(all, place, test, "rate", Chart{Title: "Rate of " + operation(test) + "s by size" + higherIsBetter,
@@ -298,14 +326,16 @@ func (r *Run) spread(place string) string {
 // perSecond is the unit of rates in charts. In figures it is M messages/s.
 const perSecond = "messages per second"
 
-// line adds a chart of a figure by size or by number, if it has at least two
-// points.
-func (r *Run) line(all []Chart, place, test, figure string, c Chart) []Chart {
-	c.File = file(figure, place, test)
-	scale := 1.0
-	if c.Y == perSecond {
-		scale = 1e6
+// tails returns the lines of the 99th percentiles.
+func (r *Run) tails(place, test string) (lines []Line) {
+	for _, l := range r.linesOf(place, test, "99 %", 1) {
+		lines = append(lines, Line{Name: l.Name, Tail: true, X: l.X, Y: l.Y})
 	}
+	return lines
+}
+
+// linesOf returns the lines of a figure by size or by number that have at least two points.
+func (r *Run) linesOf(place, test, figure string, scale float64) (lines []Line) {
 	for _, who := range programs {
 		l := Line{Name: who}
 		for _, s := range r.Of(place, test, figure) {
@@ -315,9 +345,21 @@ func (r *Run) line(all []Chart, place, test, figure string, c Chart) []Chart {
 			}
 		}
 		if len(l.X) > 1 {
-			c.Lines = append(c.Lines, l)
+			lines = append(lines, l)
 		}
 	}
+	return lines
+}
+
+// line adds a chart of a figure by size or by number, if it has at least two
+// points.
+func (r *Run) line(all []Chart, place, test, figure string, c Chart) []Chart {
+	c.File = file(figure, place, test)
+	scale := 1.0
+	if c.Y == perSecond {
+		scale = 1e6
+	}
+	c.Lines = r.linesOf(place, test, figure, scale)
 	if len(c.Lines) == 0 {
 		return all
 	}

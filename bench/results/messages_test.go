@@ -1,6 +1,7 @@
 package results
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -69,5 +70,52 @@ func TestFabric(t *testing.T) {
 	charts := r.messageCharts(Messages)
 	if len(charts) != 1 || len(charts[0].Bars) != 4 || charts[0].Bars[3].Name != Fabric {
 		t.Errorf("charts %v", charts)
+	}
+}
+
+// The chart shows the 99th percentile beside the median, which may say the opposite.
+func TestMessageTails(t *testing.T) {
+	r := &Run{Places: []Place{{Name: Messages}, {Name: MessageInstructions}}}
+	add := func(place, figure, unit string, goes, c float64) {
+		key := Series{Place: place, Test: MessagesTest, Figure: figure, At: 64, Unit: unit}
+		r.Add(key, Go, goes)
+		r.Add(key, C, c)
+	}
+	add(Messages, "read.p50", "us", 3, 2)
+	add(Messages, "churned.p50", "us", 4, 5)
+	add(Messages, "churned.p99", "us", 900, 50)
+	add(MessageInstructions, "read", "ns", 3, 2)
+	c := r.messageCharts(Messages)[0]
+	if len(c.Rows) != 2 || !c.LogX || !strings.Contains(c.Subtitle, "p99") {
+		t.Fatalf("the chart is %+v", c)
+	}
+	for i, want := range []float64{900, 50} {
+		if b := c.Bars[i]; !math.IsNaN(b.Tails[0]) || b.Tails[1] != want {
+			t.Errorf("the tails of %s are %v", b.Name, b.Tails)
+		}
+	}
+	if c := r.messageCharts(MessageInstructions)[0]; c.LogX || len(c.Bars[0].Tails) != 0 {
+		t.Errorf("instructions have no tail: %+v", c)
+	}
+}
+
+// Charts of latencies by size show the 99th percentile of every program.
+func TestLatencyTails(t *testing.T) {
+	r := &Run{Places: []Place{{Name: "rxe"}}}
+	for _, at := range []int{2, 64} {
+		for figure, v := range map[string]float64{"typical": 1, "99 %": 7} {
+			key := Series{Place: "rxe", Test: "read_lat", Figure: figure, At: at, Unit: "us"}
+			r.Add(key, Go, v)
+			r.Add(key, C, v+1)
+		}
+	}
+	charts := r.sizes("rxe")
+	if len(charts) != 1 || len(charts[0].Lines) != 4 {
+		t.Fatalf("charts %+v", charts)
+	}
+	for i, l := range charts[0].Lines {
+		if want := []float64{1, 2, 7, 8}[i]; l.Y[0] != want || l.Tail != (i > 1) {
+			t.Errorf("line %d is %+v", i, l)
+		}
 	}
 }

@@ -38,6 +38,7 @@ func sample() *Run {
 	r.Add(Series{Place: "instructions", Test: "requests", Figure: "builder32", At: 1}, Go, 100)
 	add(Series{Place: "instructions", Test: Memory, Figure: "QP.rss", At: 10000, Unit: "bytes"},
 		[]float64{10500}, []float64{10000})
+	add(Series{Place: "rxe", Test: "send_lat -e", Figure: "99 %", At: 64, Unit: "us"}, []float64{90}, []float64{30})
 	add(Series{Place: "instructions", Test: "send_lat -e", Figure: "typical", At: 64, Unit: "us"},
 		[]float64{50}, []float64{100})
 	add(Series{Place: "instructions", Test: "send_bw -e", Figure: "rate", At: 64, Unit: "M messages/s", More: true},
@@ -57,14 +58,14 @@ func TestPage(t *testing.T) {
 		"| message rate | messages per second on soft-RoCE | 2.00 | 0 of 2 | 2.00: SEND of 2 bytes, rate |\n",
 		"| message rate, many queue pairs | messages per second on soft-RoCE | 0.50 | 2 of 2 |  |\n",
 		"| memory of objects | bytes on a software ConnectX | 1.05 | 0 of 1 | 1.05: queue pair, resident |\n",
-		"| waits for events | time on soft-RoCE | 0.50 | 1 of 1 |  |\n",
+		"| waits for events | time on soft-RoCE | 1.75 | 1 of 2 | 3.00: SEND of 64 bytes, p99, option -e |\n",
 		"| waits, many idle queues | time on soft-RoCE | 1.08 | 0 of 2 | " +
 			"1.08: WRITE of 32 bytes and its wait, idle queues: 1 |\n",
 		"| post, many goroutines | time on soft-RoCE | 0.90 | 2 of 2 |  |\n",
 		"![Time per post, by goroutines: lower is better](charts/post-rxe-posts-by-queue-pairs.svg)",
 		"| idle queues | Go | C | ratio |\n|---|---|---|---|\n| 1 | 39.0 | 36.0 | **1.08** |\n",
 		"![Time per wait, by idle queues: lower is better](charts/wait-rxe-waits-by-idle-queues.svg)",
-		"| **all** |  | 0.90 | 11 of 16 |  |\n",
+		"| **all** |  | 0.90 | 11 of 17 |  |\n",
 		"![What Go costs, divided by what C costs: lower is better](charts/costs.svg)\n",
 		"| perftest, objects and connections on soft-RoCE, time | soft-RoCE | 1–3 | some CPU, 2 CPUs | " +
 			"go1.26, rdma-core 56.1, gcc -O2 | 2026-01-02, abc |\n",
@@ -75,8 +76,9 @@ func TestPage(t *testing.T) {
 		"#### Latency, ratios of p50\n\n| bytes | 2 | 64 |\n|---|---|---|\n" +
 			"| SEND (`send_lat`) | 1.00 (0.95–1.05) | 1.00 (0.95–1.05) |",
 		"| SEND (`send_bw`) | **0.50 (0.50–0.50)** | **0.50 (0.50–0.50)** |",
-		"| SEND, waits for events (`send_lat -e`) | 20.0 (2.00) | 40.0 (4.00) | µs | 0.50 |",
-		"| SEND, waits for events (`send_lat -e`) | 50.0 | 100.0 | thousands of instructions | 0.50 |",
+		"| SEND, waits for events (`send_lat -e`), p50 | 20.0 (2.00) | 40.0 (4.00) | µs | 0.50 |",
+		"| SEND, waits for events (`send_lat -e`), p99 | 90.0 | 30.0 | µs | **3.00** |",
+		"| SEND, waits for events (`send_lat -e`), p50 | 50.0 | 100.0 | thousands of instructions | 0.50 |",
 		"| SEND, waits for events (`send_bw -e`) | 0.5000 | 0.2500 | messages in a thousand instructions | 2.00 |",
 		"| 64 | 0.5000 | 0.2500 | 2.00 |",
 		"| create a memory region | 100 | 3.0 | 6.0 | 0.50 |",

@@ -25,7 +25,9 @@ var kinds = []kind{
 	{"message rate", plain("_bw", "rate")},
 	{"message rate, peak", plain("_bw", "peak")},
 	{"message rate, many queue pairs", func(s Series) bool { return s.Test == ManyQPs && s.Figure == "rate" }},
-	{"waits for events", func(s Series) bool { return strings.HasSuffix(s.Test, " -e") && s.main() }},
+	{"waits for events", func(s Series) bool {
+		return strings.HasSuffix(s.Test, " -e") && (s.main() || s.Figure == "99 %")
+	}},
 	{"waits, many idle queues", func(s Series) bool { return s.Test == IdleQueues }},
 	{"other options of perftest", func(s Series) bool { return strings.Contains(s.Test, " -") && s.main() }},
 	{"messages, READ, WRITE", func(s Series) bool { return s.Test == MessagesTest }},

@@ -68,7 +68,7 @@ func (p *page) variants(place string) {
 	var rows [][]string
 	for _, s := range p.run.Series {
 		test, _, found := strings.Cut(s.Test, " -")
-		if s.Place != place || !found || s.Figure != "typical" && s.Figure != "rate" {
+		if s.Place != place || !found || !s.main() && s.Figure != "99 %" {
 			continue
 		}
 		goes, c := "", ""
@@ -77,8 +77,11 @@ func (p *page) variants(place string) {
 				goes, c = gain(s, plain, Go), gain(s, plain, C)
 			}
 		}
-		rows = append(rows,
-			[]string{optionName(s.Test), number(s, Go) + goes, number(s, C) + c, unit(place, s.Unit), s.ratio()})
+		name := optionName(s.Test)
+		if s.Figure != "rate" {
+			name = join(name, figureNames[s.Figure])
+		}
+		rows = append(rows, []string{name, number(s, Go) + goes, number(s, C) + c, unit(place, s.Unit), s.ratio()})
 	}
 	if len(rows) == 0 {
 		return
