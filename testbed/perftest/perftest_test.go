@@ -134,30 +134,6 @@ func (h *host) both(t *testing.T, test, args string) {
 	}
 }
 
-var (
-	numbers = regexp.MustCompile(`(QPN|PSN|RKey|VAddr) 0x[0-9a-f]+`)
-	figures = regexp.MustCompile(`(-?nan|\binf\b|[0-9]+\.[0-9]+) *`)
-	single  = regexp.MustCompile(`(?m)^([0-9]+, )[0-9.e+]+$`)
-	waiting = regexp.MustCompile(`\n?\*+\n\* Waiting for client to connect... \*\n\*+\n`)
-	unknown = regexp.MustCompile(`(?m)^(-+\n)?Device not recognized to implement inline feature. Disabling it\n`)
-	unsure  = regexp.MustCompile(`(?m)^Correlation coefficient r\^2: .*\n`)
-	timed   = regexp.MustCompile(`(tps average.*\n [0-9]+ +)[0-9]+ +`)
-)
-
-// form returns a program's output without the parts that differ from run to run,
-// without the C program's warnings about rxe, which it does not know, and about its
-// clock, which it measures badly on a busy machine, and without the additions of
-// stdbuf and terminals.
-func form(out string) string {
-	out = strings.ReplaceAll(out, "\r\n", "\n")
-	out = unknown.ReplaceAllString(out, "")
-	out = unsure.ReplaceAllString(out, "")
-	out = numbers.ReplaceAllString(out, "$1 n")
-	out = single.ReplaceAllString(out, "${1}n")
-	out = timed.ReplaceAllString(out, "${1}n ")
-	return figures.ReplaceAllString(out, "n ")
-}
-
 // TestPerftest runs the tests that perftest's users run, on one kernel, because the
 // protocol does not depend on the kernel.
 func TestPerftest(t *testing.T) {
@@ -181,8 +157,7 @@ func TestPerftest(t *testing.T) {
 		{"read_bw", "-n 100 -s 64 -l 10 --perform_warm_up --flow_label=5,6 --reversed"},
 		{"send_bw", "-n 100 -b -s 64 -q 2 -Q 5"},
 		{"send_bw", "-n 100 -c UC -s 256 -t 8"},
-		// These are far from 0.1 Gb/s, below which the format differs. The result of
-		// a receiver of few messages is arbitrary.
+		// The format differs below 0.1 Gb/s. The result of a receiver of few messages is arbitrary.
 		{"write_bw", "-n 20 -s 2 --report_gbits"},
 		{"write_bw", "-n 100 -s 65536 --report_gbits"},
 		{"atomic_lat", "-n 50"},
@@ -239,7 +214,7 @@ func (h *host) testJSON(t *testing.T) {
 			if serverErr, clientErr := program.Finish(s, c); serverErr != nil || clientErr != nil {
 				t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
 			}
-			texts[p.client] = figures.ReplaceAllString(program.Run(t, h.guest, "cat", file), "n ")
+			texts[p.client] = figuresGone(program.Run(t, h.guest, "cat", file))
 		}
 		if d := cmp.Diff(texts[cSide], texts[goSide]); d != "" {
 			t.Errorf("%s: (-C +Go)\n%s", test, d)
