@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 
+	"github.com/goverbs/goverbs/internal/monitor"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +22,7 @@ func parseCompEvent(b []byte) (id uint64, ok bool) {
 // A record reads records of a completion channel, for one goroutine at a time. It
 // uses a system call that Go's scheduler is not notified of, because the call never
 // blocks. With a notification, each event would also wake a thread of the runtime
-// that went to sleep when the wait began.
+// that went to sleep when the wait began: see package monitor.
 type record struct {
 	conn interface {
 		Read(func(fd uintptr) bool) error
@@ -30,6 +31,7 @@ type record struct {
 	buf   [compEventSize]byte
 	n     int
 	errno unix.Errno
+	wait  monitor.Wait
 }
 
 func (r *record) init(f *os.File) (err error) {
@@ -45,13 +47,14 @@ func (r *record) attempt(fd uintptr) bool {
 	for r.errno == unix.EINTR {
 		r.n, r.errno = readNow(fd, r.buf[:])
 	}
-	return r.errno != unix.EAGAIN
+	return r.wait.Done(r.errno)
 }
 
 // read waits for a record. It returns an error if none can arrive: after the
 // deadline, an error or the end of the file. It reports the end of the file as EIO,
 // as the kernel does.
 func (r *record) read() (id uint64, err error) {
+	r.wait = monitor.Wait{}
 	if err := r.conn.Read(r.try); err != nil {
 		return 0, err
 	}

@@ -24,18 +24,21 @@ var layers = []struct {
 	{"internal/noescape", nil},
 	{"internal/failtest", nil},
 	{"internal/getopt", nil},
+	{"internal/monitor", nil},
+	{"internal/monitor/monitortest", nil},
 	{"internal/nldev", []string{"internal/uapi"}},
 	{"internal/ioctl", []string{"internal/uapi", "internal/leak"}},
 	{"internal/ioctl/ioctltest", []string{"internal/ioctl", "internal/uapi"}},
 	{"internal/machine", []string{"internal/ioctl", "internal/nldev"}},
-	{"internal/rdmacm", []string{"internal/uapi", "internal/leak", "internal/machine", "internal/nldev"}},
+	{"internal/rdmacm", []string{"internal/uapi", "internal/leak", "internal/machine", "internal/monitor",
+		"internal/nldev"}},
 	{"internal/rdmacm/rdmacmtest", []string{"internal/rdmacm", "internal/uapi"}},
 	{"internal/race", nil},
 	{"internal/quota", nil},
 	{"mmio", []string{"internal/race"}},
 	{"internal/driver", []string{"internal/ioctl"}},
-	{"uverbs", []string{"internal/driver", "internal/ioctl", "internal/machine", "internal/nldev", "internal/uapi",
-		"internal/leak", "internal/noescape", "internal/race"}},
+	{"uverbs", []string{"internal/driver", "internal/ioctl", "internal/machine", "internal/monitor", "internal/nldev",
+		"internal/uapi", "internal/leak", "internal/noescape", "internal/race"}},
 	{"uverbs/devicetest", nil},
 	{"cm/devicetest", nil},
 	{"verbstest/mistakes", nil},
@@ -79,7 +82,7 @@ var layers = []struct {
 // import.
 var forTests = []string{"verbstest", "internal/fakemlx5", "internal/failtest", "internal/leak/leaktest",
 	"internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features",
-	"internal/rtnetlink", "internal/connectx/...", "testbed/..."}
+	"internal/monitor/monitortest", "internal/rtnetlink", "internal/connectx/...", "testbed/..."}
 
 // matches reports whether pattern matches the package path pkg.
 func matches(pattern, pkg string) bool {

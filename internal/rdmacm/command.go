@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/monitor"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )
@@ -24,10 +25,11 @@ type command struct {
 	more  []byte             // used instead of reply if that is too small
 	n     int                // size of the payload
 	out   int                // size of the reply
-	brief bool               // the kernel replies at once, so Go's scheduler need not be notified
+	brief bool               // Go's scheduler is not notified: the kernel replies at once
 
 	file  *File
 	errno unix.Errno
+	wait  monitor.Wait // of NextEvent
 
 	// Created once, so that a command allocates no closure.
 	control func(uintptr)
@@ -39,7 +41,7 @@ var pool = sync.Pool{New: func() any {
 	c.control = func(fd uintptr) { c.errno = c.run(fd) }
 	c.poll = func(fd uintptr) bool {
 		c.errno = c.run(fd)
-		return c.errno != unix.EAGAIN
+		return c.wait.Done(c.errno)
 	}
 	return c
 }}
@@ -53,7 +55,7 @@ func (c *command) put() {
 func start(number uint32, n int) *command {
 	c := pool.Get().(*command)
 	clear(c.frame[:])
-	c.n, c.out, c.brief = n, 0, false
+	c.n, c.out, c.brief, c.wait = n, 0, false, monitor.Wait{}
 	*header(c) = uapi.RdmaUcmCmdHdr{Cmd: number, In: uint16(n)}
 	return c
 }

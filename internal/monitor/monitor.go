@@ -1,0 +1,73 @@
+// Package monitor keeps the Go runtime's monitor awake after waits.
+//
+// The monitor is the runtime's thread that preempts goroutines, and that fires timers and reads
+// descriptors while goroutines occupy all CPUs. It sleeps once all goroutines wait, until the next
+// timer, but at most 60 s. Only the end of a wait for a timer or of a regular system call wakes it. A
+// goroutine that the poller wakes, and that makes raw system calls only, does not. If it then
+// computes or polls a queue, and others do on the other CPUs, nothing else runs until the monitor
+// wakes by itself.
+package monitor
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// period is how long the monitor may sleep after a wait that parked. With it, a ready goroutine
+// waits 20 to 30 ms for one that does not stop.
+const period = 10 * time.Millisecond
+
+var (
+	// awake is set while the timer runs: the monitor then sleeps no longer than that.
+	awake atomic.Bool
+	timer = stopped(func() { awake.Store(false) })
+)
+
+// stopped returns a timer that is not running. It is created when the program starts, so that it is
+// not one of a testing/synctest bubble.
+func stopped(f func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, f)
+	t.Stop()
+	return t
+}
+
+// A Wait is a wait for a nonblocking descriptor in the runtime's poller, with raw system calls. Its
+// zero value is a wait that begins.
+type Wait struct {
+	parked bool
+}
+
+// Done reports whether the wait has ended: whether an attempt returned something else than EAGAIN.
+// If the goroutine was parked before the attempt, Done wakes the monitor.
+func (w *Wait) Done(errno unix.Errno) bool {
+	if errno == unix.EAGAIN {
+		w.parked = true
+		return false
+	}
+	if w.parked && !awake.Load() {
+		wake()
+	}
+	return true
+}
+
+// wake wakes the monitor, and starts the timer that wakes it again. So all waits of the next 10 ms
+// have nothing to do, and a program makes at most 100 additional system calls a second.
+func wake() {
+	if !bubbled() {
+		if awake.Swap(true) {
+			return
+		}
+		timer.Reset(period) // first: the monitor looks at the timers before it sleeps
+	}
+	// Any system call that Go's scheduler is notified of wakes the monitor. This one cannot fail.
+	_, _, _ = unix.Syscall(unix.SYS_GETTID, 0, 0, 0)
+}
+
+// bubbled reports whether the caller is in a testing/synctest bubble. Its clock shows another time, to
+// which a timer of the process cannot be set, and has no monotonic reading.
+func bubbled() bool {
+	now := time.Now()
+	return now == now.Round(0)
+}

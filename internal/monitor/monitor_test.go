@@ -1,0 +1,61 @@
+package monitor
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDone checks that only an attempt after a park wakes the monitor, and once in a period.
+func TestDone(t *testing.T) {
+	awake.Store(false)
+	var w Wait
+	if !w.Done(0) || awake.Load() {
+		t.Error("a wait that has not parked: it has not ended, or has woken the monitor")
+	}
+	if w.Done(unix.EAGAIN) || awake.Load() {
+		t.Error("a wait that parks: it has ended, or has woken the monitor")
+	}
+	if !w.Done(unix.EIO) || !awake.Load() {
+		t.Error("a wait that has parked: it has not ended, or has not woken the monitor")
+	}
+	until(func() bool { return !awake.Load() }) // the timer fires
+}
+
+// until waits for cond. If it never becomes true, the timeout of the test run ends the test.
+func until(cond func() bool) {
+	for !cond() {
+		runtime.Gosched()
+	}
+}
+
+// TestAllocations checks that a wait allocates nothing.
+func TestAllocations(t *testing.T) {
+	if n := testing.AllocsPerRun(1000, func() {
+		var w Wait
+		w.Done(unix.EAGAIN)
+		awake.Store(false)
+		w.Done(0)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestBubble checks that a wait in a testing/synctest bubble, whose clock is not the timer's, wakes the
+// monitor and does not keep later waits from doing so.
+func TestBubble(t *testing.T) {
+	until(func() bool { return !awake.Load() })
+	synctest.Test(t, func(t *testing.T) {
+		w := Wait{parked: true}
+		if !bubbled() || !w.Done(0) || awake.Load() {
+			t.Error("the timer was set by the clock of the bubble")
+		}
+	})
+	w := Wait{parked: true}
+	if bubbled() || !w.Done(0) || !awake.Load() {
+		t.Error("after a bubble: the timer was not set")
+	}
+	until(func() bool { return !awake.Load() })
+}
