@@ -45,7 +45,8 @@ func (d *Device) issue(c *Cmd) error {
 
 // writeNow writes without notifying Go's scheduler, as [unix.Write] does because a call may block.
 // For a brief call that costs too much: the scheduler may wake another thread after each wait, and
-// if the kernel is slow, the goroutine loses its place on the CPU.
+// if the kernel is slow, the goroutine loses its place on the CPU. The commands that are written, a
+// doorbell and arming, acquire no lock of the kernel that sleeps.
 func (d *Device) writeNow(frame []byte) error {
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))),
 		uintptr(len(frame)))
@@ -55,22 +56,14 @@ func (d *Device) writeNow(frame []byte) error {
 	return nil
 }
 
-// briefMapping is up to how many bytes are mapped and unmapped without notifying Go's scheduler.
-// The notification of one call takes about 400 instructions. The kernel handles this many pages in
-// a few microseconds.
-const briefMapping = 64 << 10
-
 // Pages is mmap(2) without the table of mappings that [unix.Mmap] keeps for [unix.Munmap]. Use
 // [Unmap] to undo it.
 func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
 	if n <= 0 {
 		return nil, unix.EINVAL
 	}
-	call := unix.Syscall6
-	if n <= briefMapping {
-		call = unix.RawSyscall6
-	}
-	at, _, errno := call(unix.SYS_MMAP, 0, uintptr(n), uintptr(prot), uintptr(flags), uintptr(fd), uintptr(offset))
+	at, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(n), uintptr(prot), uintptr(flags), uintptr(fd),
+		uintptr(offset))
 	if errno != 0 {
 		return nil, errno
 	}
@@ -79,11 +72,7 @@ func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
 
 // Unmap is munmap(2) for all that [Pages] or [Device.Mmap] mapped.
 func Unmap(b []byte) error {
-	call := unix.Syscall
-	if len(b) <= briefMapping {
-		call = unix.RawSyscall
-	}
-	_, _, errno := call(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0)
+	_, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0)
 	if errno != 0 {
 		return errno
 	}

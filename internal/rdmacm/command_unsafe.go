@@ -13,8 +13,8 @@ func (c *command) write(fd uintptr, n int) unix.Errno {
 	var got uintptr
 	var errno unix.Errno
 	if c.brief {
-		// Notifying Go's scheduler of a system call takes about 400 instructions. These
-		// commands wait in the kernel only for other commands on the same id or file.
+		// Notifying Go's scheduler of each event would also wake a thread: see package monitor.
+		// The kernel looks at the file's queue and does not wait for commands in progress.
 		got, _, errno = unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.frame)), uintptr(n))
 	} else {
 		got, _, errno = unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&c.frame)), uintptr(n))

@@ -58,7 +58,7 @@ func (f *File) InitQPAttr(id, qpState uint32) (*uapi.IbUverbsQpAttr, error) {
 	c, req := request[uapi.RdmaUcmInitQpAttr](uapi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
 	defer c.put()
 	resp, at := reply[uapi.IbUverbsQpAttr](c)
-	req.Response, req.Id, req.QpState, c.brief = at, id, qpState, true
+	req.Response, req.Id, req.QpState = at, id, qpState
 	if err := f.do(c); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (f *File) query(id, option uint32) (uapi.RdmaUcmQueryAddrResp, error) {
 	defer c.put()
 	resp, at := reply[uapi.RdmaUcmQueryAddrResp](c)
 	resp.IbdevIndex = NoIndex
-	req.Response, req.Id, req.Option, c.brief = at, id, option, true
+	req.Response, req.Id, req.Option = at, id, option
 	if err := f.do(c); err != nil {
 		return uapi.RdmaUcmQueryAddrResp{}, err
 	}
