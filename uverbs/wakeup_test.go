@@ -29,18 +29,18 @@ func awaitRecord(t *testing.T, d time.Duration) error {
 // TestBusyAfterWait checks that goroutines, timers and descriptors do not wait for goroutines that an
 // event has woken in an idle process, and that occupy all CPUs since.
 func TestBusyAfterWait(t *testing.T) {
-	monitortest.Check(t, func(int, int) error { return awaitRecord(t, monitortest.Idle) }, func(int, int) {})
+	monitortest.Check(t, func(int) error { return awaitRecord(t, monitortest.Idle) }, func(int) {})
 }
 
 // TestBusyAfterWaits is TestBusyAfterWait after several waits, since all but the first in a period do
 // not wake the runtime's monitor.
 func TestBusyAfterWaits(t *testing.T) {
-	monitortest.Check(t, func(int, int) error {
+	monitortest.Check(t, func(int) error {
 		for range 1 + rand.IntN(8) {
 			if err := awaitRecord(t, 1+rand.N(30*time.Millisecond)); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, func(int, int) {})
+	}, func(int) {})
 }

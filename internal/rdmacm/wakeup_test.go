@@ -12,7 +12,7 @@ import (
 // TestBusyAfterEvent checks that goroutines, timers and descriptors do not wait for goroutines that an
 // event has woken in an idle process, and that occupy all CPUs since.
 func TestBusyAfterEvent(t *testing.T) {
-	monitortest.Check(t, func(int, int) error {
+	monitortest.Check(t, func(int) error {
 		fd, err := monitortest.Timer(monitortest.Idle)
 		if err != nil {
 			return err
@@ -32,5 +32,5 @@ func TestBusyAfterEvent(t *testing.T) {
 		}
 		t.Cleanup(func() { must(t, f.Close()) }) // later, since Go's scheduler is notified of it
 		return f.NextEvent(new(uapi.RdmaUcmEventResp))
-	}, func(int, int) {})
+	}, func(int) {})
 }

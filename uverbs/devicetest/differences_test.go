@@ -61,6 +61,7 @@ var ethernetOnly = map[string]string{
 // broken has the rules of package verbstest that tests break on purpose, with what they do.
 var broken = map[string][]verbstest.Rule{
 	"AtomicErrors":       {verbstest.LocalAccess, verbstest.RemoteAccess}, // atomics fail in each way
+	"BusyAfterWait":      {verbstest.Destination},                         // the peers are not connected
 	"CloseRace":          {verbstest.LocalKey, blueFlame, verbstest.LocalAccess, verbstest.RemoteAccess},
 	"CQOverrunEvent":     {verbstest.CQOverrun, verbstest.CQCapacity}, // a CQ overruns
 	"DCErrors":           {verbstest.QKey, verbstest.LocalKey, verbstest.RemoteAccess},

@@ -22,6 +22,8 @@ const (
 	// may sleep.
 	limit  = 5 * time.Second
 	rounds = 5
+	// Waits is how many waits a Check has: one in each round with one CPU, two with two.
+	Waits = 3 * rounds
 	// timeout is the duration of the timer that must fire while all CPUs are busy.
 	timeout = 20 * time.Millisecond
 )
@@ -43,21 +45,24 @@ func expire(fd int, d time.Duration) error {
 
 // Check runs as many waiters at a time as there are CPUs for Go, with one CPU and with two. Each
 // calls wait, which returns after at least Idle in which the process does nothing. It then calls work
-// in a loop. Neither may make a system call that Go's scheduler is notified of. The waiters of a round
-// have the numbers 0 to n-1.
+// in a loop. Go's scheduler must not be notified of a system call that either makes after its wait.
+// Both get the number of the waiter, from 0 to Waits-1.
 //
 // Check fails the test if another goroutine, a timer or another descriptor waits for long
 // meanwhile.
-func Check(t *testing.T, wait func(round, i int) error, work func(round, i int)) {
+func Check(t *testing.T, wait func(i int) error, work func(i int)) {
 	t.Helper()
+	number := 0
 	for n := 1; n <= 2; n++ {
 		var all [3][]time.Duration
 		was := runtime.GOMAXPROCS(n)
-		for r := range rounds {
+		for range rounds {
 			c := &crowd{n: int64(n)}
-			if err := c.run(t, func(i int) error { return wait(r, i) }, func(i int) { work(r, i) }); err != nil {
+			first := number
+			if err := c.run(t, func(i int) error { return wait(first + i) }, func(i int) { work(first + i) }); err != nil {
 				t.Error(err)
 			}
+			number += n
 			for i := range all {
 				all[i] = append(all[i], time.Duration(c.delays[i].Load()))
 			}
