@@ -25,43 +25,38 @@ type GroupOptions struct {
 const (
 	defaultDatagrams = 128
 	datagramSends    = 32
-	maxPeers         = 1024 // in the cache of addresses
 )
 
 // A Group is a member of a multicast group. It exchanges datagrams with the group and with single members. Datagrams
 // are not longer than MaxDatagram; they may be lost, but not changed. The methods of a Group may be called
 // concurrently.
 type Group struct {
-	cm    *cm.Group
-	mtu   int
-	depth int
-	qpn   uint32
-	gid   uverbs.GID
+	cm      *cm.Group
+	mtu     int // of datagrams that are sent
+	recvLen int // of a receive: a GRH and the longest datagram that the port can receive
+	depth   int
+	qpn     uint32
+	gid     uverbs.GID
 
 	// What cm returns is nil after Close, while calls may still run.
 	verbs  *uverbs.Context
 	pd     *uverbs.PD
 	port   int
 	sendCQ *uverbs.CQ
+	recvCQ *uverbs.CQ
 
 	recvs, sends     *uverbs.MR
 	recvMem, sendMem []byte // of the MRs: slots of GRH and datagram, and of datagrams
 
 	uses []atomic.Uint32 // by slot of recvs: how often a datagram in it was released
 
+	failed atomic.Pointer[error] // why the QP has failed
+
 	mu     sync.Mutex
 	closed bool
 	free   []int                 // slots of sends
 	routes [datagramSends]*route // of the datagrams in the slots
-	peers  map[uverbs.AHKey]*route
-	clock  uint64 // counts uses of peers
-}
-
-// A route is an address handle in the cache.
-type route struct {
-	ah   *uverbs.AH
-	used uint64 // when it was used last
-	busy int    // calls and datagrams that use it
+	routing
 }
 
 // A Peer is the sender of a datagram. It is comparable.
@@ -109,7 +104,8 @@ func joinGroup(ctx context.Context, group string, o *GroupOptions) (*Group, erro
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{cm: m, depth: full.Depth, peers: map[uverbs.AHKey]*route{}}
+	g := &Group{cm: m, depth: full.Depth}
+	g.startRouting()
 	if err := g.setUp(); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
@@ -118,14 +114,18 @@ func joinGroup(ctx context.Context, group string, o *GroupOptions) (*Group, erro
 
 // setUp registers memory and posts the receives.
 func (g *Group) setUp() error {
-	g.verbs, g.pd, g.port, g.sendCQ = g.cm.Verbs(), g.cm.PD(), g.cm.ID().Port(), g.cm.ID().SendCQ()
+	g.verbs, g.pd, g.port = g.cm.Verbs(), g.cm.PD(), g.cm.ID().Port()
+	g.sendCQ, g.recvCQ = g.cm.ID().SendCQ(), g.cm.ID().RecvCQ()
 	port, err := g.verbs.QueryPort(g.port)
 	if err != nil {
 		return err
 	}
 	g.mtu = port.ActiveMTU.Bytes()
+	// A datagram that is longer than its receive fails the QP. A peer whose MTU is larger than this port's active one can
+	// send such datagrams, which also fit into the frames of a network interface whose MTU is not a power of two.
+	g.recvLen = uverbs.GRHLen + max(port.MaxMTU.Bytes(), g.mtu)
 	g.qpn, g.gid = g.cm.QP().QPN(), g.cm.ID().LocalGID()
-	g.recvMem = make([]byte, g.depth*(uverbs.GRHLen+g.mtu))
+	g.recvMem = make([]byte, g.depth*g.recvLen)
 	if g.recvs, err = g.cm.RegMsgs(g.recvMem); err != nil {
 		return err
 	}
@@ -146,11 +146,11 @@ func (g *Group) setUp() error {
 }
 
 func (g *Group) postReceive(slot int) error {
-	n := uverbs.GRHLen + g.mtu
-	return g.cm.PostRecv(uint64(slot), g.recvs.SGE(slot*n, n))
+	return g.cm.PostRecv(uint64(slot), g.recvs.SGE(slot*g.recvLen, g.recvLen))
 }
 
-// MaxDatagram returns the length in bytes of the longest datagram: the MTU of the port.
+// MaxDatagram returns the length in bytes of the longest datagram that can be sent: the active MTU of the port. Members
+// whose MTU is larger may send longer ones, up to the maximum MTU of the port, which Recv returns too.
 func (g *Group) MaxDatagram() int { return g.mtu }
 
 // LocalAddr returns the local address.
@@ -161,11 +161,16 @@ func (g *Group) CM() *cm.Group { return g.cm }
 
 // Recv waits for a datagram of another member. It returns context.Cause(ctx) if ctx ends first, and an error that
 // matches net.ErrClosed after Close. While the program holds as many datagrams as GroupOptions.Depth says, none arrive.
+//
+// If the QP of the group has failed, Recv, Send and SendTo return an error that matches [ErrDisconnected] and the cause.
 func (g *Group) Recv(ctx context.Context) (Datagram, error) {
 	for {
+		if err := g.failure(); err != nil {
+			return Datagram{}, g.error("receive in", err)
+		}
 		wc, err := g.cm.RecvComp(ctx)
 		if err != nil {
-			return Datagram{}, g.error("receive in", err)
+			return Datagram{}, g.error("receive in", g.explain(&wc, err))
 		}
 		d, ok := g.datagram(&wc)
 		if ok {
@@ -179,11 +184,10 @@ func (g *Group) Recv(ctx context.Context) (Datagram, error) {
 
 // datagram returns the datagram of a completion. It returns false if it comes from this member or has no address.
 func (g *Group) datagram(wc *uverbs.WC) (Datagram, bool) {
-	n := uverbs.GRHLen + g.mtu
-	b := g.recvMem[int(wc.WRID)*n:][:n]
+	b := g.recvMem[int(wc.WRID)*g.recvLen:][:g.recvLen]
 	d := Datagram{g: g, slot: int(wc.WRID), use: g.uses[wc.WRID].Load()}
 	key, err := wc.AHKey(b[:uverbs.GRHLen])
-	if err != nil || wc.ByteLen < uverbs.GRHLen || int(wc.ByteLen) > n || g.isOwn(wc, b) {
+	if err != nil || wc.ByteLen < uverbs.GRHLen || int(wc.ByteLen) > g.recvLen || g.isOwn(wc, b) {
 		return d, false
 	}
 	d.b, d.from = b[uverbs.GRHLen:wc.ByteLen:wc.ByteLen], Peer{key, wc.SrcQP}
@@ -242,21 +246,66 @@ func (g *Group) Send(ctx context.Context, b []byte) error {
 }
 
 // SendTo sends a datagram to one member, the sender of a datagram that was received. The address of the member is kept
-// for later datagrams: the first one costs two commands of the kernel. SendTo returns [uverbs.ErrInvalid] for the zero
-// Peer, and for one that has sent to an address that the port does not have any more. See [Group.Send].
+// for later datagrams. The first datagram costs two commands of the kernel, one of which may ask the network for up to a
+// second. SendTo does not wait for them: it copies b, and the datagram is sent when the address is resolved. It is lost if
+// that fails. A datagram with a forged source therefore does not stop a program that replies, unless with more than 32
+// datagrams: after as many, SendTo waits for the address.
+//
+// SendTo returns [uverbs.ErrInvalid] for the zero Peer, and an error that matches [cm.ErrUnreachable] if the address of
+// this member could not be resolved within the last second, or if 1024 datagrams or 256 addresses wait to be resolved.
+// Such an error concerns this member only. See [Group.Send].
 func (g *Group) SendTo(ctx context.Context, b []byte, to Peer) error {
-	if to.qpn == 0 {
-		return g.error("send in", fmt.Errorf("%w: the zero Peer has no address: use Datagram.From", uverbs.ErrInvalid))
+	return g.error("send in", g.sendTo(ctx, b, to))
+}
+
+func (g *Group) sendTo(ctx context.Context, b []byte, to Peer) error {
+	switch {
+	case to.qpn == 0:
+		return fmt.Errorf("%w: the zero Peer has no address: use Datagram.From", uverbs.ErrInvalid)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	r, err := g.route(to.key)
-	if err != nil {
-		return g.error("send in", err)
+	if err := g.failure(); err != nil {
+		return err
+	}
+	if err := g.checkLength(b); err != nil {
+		return err
+	}
+	r, err := g.route(ctx, b, to)
+	if err != nil || r == nil {
+		return err
 	}
 	defer g.routeDone(r)
-	err = g.send(ctx, b, r, func(wrID uint64, s uverbs.SGE) error {
-		return g.cm.ID().PostUDSend(wrID, uverbs.Signaled, r.ah, to.qpn, s)
+	return g.sendOn(ctx, r, b, to.qpn)
+}
+
+// sendOn sends a datagram to a QP whose address is resolved.
+func (g *Group) sendOn(ctx context.Context, r *route, b []byte, qpn uint32) error {
+	return g.send(ctx, b, r, func(wrID uint64, s uverbs.SGE) error {
+		return g.cm.ID().PostUDSend(wrID, uverbs.Signaled, r.ah, qpn, s)
 	})
-	return g.error("send in", err)
+}
+
+// explain returns the error of a wait for a completion. If it is that of a request, the QP has failed: no datagram can
+// arrive or be sent any more. Calls that wait return then, too.
+func (g *Group) explain(wc *uverbs.WC, err error) error {
+	if wc.Status == uverbs.WCSuccess || errors.Is(err, uverbs.ErrClosed) {
+		return err
+	}
+	failed := error(&lost{err})
+	if g.failed.CompareAndSwap(nil, &failed) {
+		g.sendCQ.EndWaits(failed)
+		g.recvCQ.EndWaits(failed)
+	}
+	return g.failure()
+}
+
+// failure returns why the QP has failed, or nil if it has not.
+func (g *Group) failure() error {
+	if err := g.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (g *Group) error(op string, err error) error {
@@ -269,10 +318,17 @@ func (g *Group) error(op string, err error) error {
 	return &Error{Op: op + " the group at", Local: g.LocalAddr(), Err: err}
 }
 
+func (g *Group) checkLength(b []byte) error {
+	if len(b) > g.mtu {
+		return fmt.Errorf("%w: a datagram of %d bytes: Group.MaxDatagram is %d", ErrTooLong, len(b), g.mtu)
+	}
+	return nil
+}
+
 // send copies b to memory of the group and posts it.
 func (g *Group) send(ctx context.Context, b []byte, r *route, post func(wrID uint64, s uverbs.SGE) error) error {
-	if len(b) > g.mtu {
-		return fmt.Errorf("%w: a datagram of %d bytes: the limit is %d", ErrTooLong, len(b), g.mtu)
+	if err := g.checkLength(b); err != nil {
+		return err
 	}
 	slot, err := g.sendSlot(ctx, r)
 	if err != nil {
@@ -295,12 +351,15 @@ func (g *Group) sendSlot(ctx context.Context, r *route) (int, error) {
 		if err := g.reap(); err != nil {
 			return 0, err
 		}
+		if err := g.failure(); err != nil {
+			return 0, err
+		}
 		if slot, ok := g.takeSlot(r); ok {
 			return slot, nil
 		}
 		wc, err := g.cm.SendComp(ctx)
 		if err != nil {
-			return 0, err
+			return 0, g.explain(&wc, err)
 		}
 		g.freeSlot(int(wc.WRID))
 	}
@@ -311,8 +370,8 @@ func (g *Group) reap() error {
 	var wcs [8]uverbs.WC
 	n, err := g.sendCQ.Poll(wcs[:])
 	for i := range wcs[:n] {
-		if err == nil {
-			err = wcs[i].Err()
+		if failed := wcs[i].Err(); failed != nil {
+			err = g.explain(&wcs[i], failed)
 		}
 		g.freeSlot(int(wcs[i].WRID))
 	}
@@ -344,95 +403,20 @@ func (g *Group) freeSlot(slot int) {
 	g.free = append(g.free, slot)
 }
 
-// route returns the address handle for a peer. The caller calls routeDone.
-func (g *Group) route(key uverbs.AHKey) (*route, error) {
-	if r, err := g.cached(key); r != nil || err != nil {
-		return r, err
-	}
-	attr, err := g.verbs.AHAttrFromKey(g.port, key)
-	if err != nil {
-		return nil, err
-	}
-	ah, err := g.pd.CreateAH(attr) // may wait for the network, so without g.mu
-	if err != nil {
-		return nil, err
-	}
-	return g.addRoute(key, ah)
-}
-
-// cached returns the route of a peer if there is one.
-func (g *Group) cached(key uverbs.AHKey) (*route, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return nil, net.ErrClosed
-	}
-	r := g.peers[key]
-	if r != nil {
-		g.clock++
-		r.used = g.clock
-		r.busy++
-	}
-	return r, nil
-}
-
-// addRoute adds an address handle to the cache, unless another call has added one.
-func (g *Group) addRoute(key uverbs.AHKey, ah *uverbs.AH) (*route, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return nil, errors.Join(net.ErrClosed, ah.Close())
-	}
-	g.clock++
-	if r := g.peers[key]; r != nil {
-		r.used = g.clock
-		r.busy++
-		return r, ah.Close()
-	}
-	if len(g.peers) >= maxPeers {
-		if err := g.evict(); err != nil {
-			return nil, errors.Join(err, ah.Close())
-		}
-	}
-	r := &route{ah: ah, used: g.clock, busy: 1}
-	g.peers[key] = r
-	return r, nil
-}
-
-// evict removes the route that was not used for the longest time.
-func (g *Group) evict() error {
-	var oldest uverbs.AHKey
-	var found *route
-	for key, r := range g.peers {
-		if r.busy == 0 && (found == nil || r.used < found.used) {
-			oldest, found = key, r
-		}
-	}
-	if found == nil {
-		return nil // all are in use: there are as many calls
-	}
-	delete(g.peers, oldest)
-	return found.ah.Close()
-}
-
-func (g *Group) routeDone(r *route) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r.busy--
-}
-
-// Close leaves the group. It is idempotent. The errors are those of [cm.Group.Close].
+// Close leaves the group. It is idempotent. The errors are those of [cm.Group.Close]. Datagrams that wait for an address
+// are lost. If the kernel asks the network for an address, Close waits for it, usually for up to a second.
 func (g *Group) Close() error {
 	errs := []error{g.cm.Close()}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+	closed := g.closed
+	g.closed = true
+	g.mu.Unlock()
+	if closed {
 		return errs[0]
 	}
-	g.closed = true
-	for _, r := range g.peers {
-		errs = append(errs, r.ah.Close())
-	}
+	over := error(net.ErrClosed)
+	g.failed.Store(&over)
+	errs = append(errs, g.stopRouting())
 	for _, mr := range []*uverbs.MR{g.recvs, g.sends} {
 		if mr != nil {
 			errs = append(errs, mr.Close())

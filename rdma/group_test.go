@@ -172,6 +172,8 @@ func TestGroupAddresses(t *testing.T) {
 		receives(t, b, "x")
 	}
 	all.Wait()
+	check(t, a.SendTo(ctx, []byte("x"), at)) // after those that have waited for the address
+	receives(t, b, "x")
 	before := p.here.Commands()
 	for range 10 {
 		check(t, a.SendTo(ctx, []byte("y"), at))
@@ -308,4 +310,55 @@ func TestGroupBesideClose(t *testing.T) {
 			isError(t, within(t, u, "a call of a group"), net.ErrClosed)
 		}
 	}
+}
+
+// TestGroupLongDatagrams checks that a member receives datagrams that are longer than its active MTU: one whose
+// receives had no room for them would fail.
+func TestGroupLongDatagrams(t *testing.T) {
+	t.Parallel()
+	n := verbstest.NewNetwork(t)
+	short, long := n.Machine(), n.Machine()
+	short.SetMTU(uverbs.MTU1024)
+	ctx := limit(t)
+	a, b := join(t, short.Run, rdma.GroupOptions{Depth: 4}), join(t, long.Run, rdma.GroupOptions{})
+	if a.MaxDatagram() != 1024 || b.MaxDatagram() != 4096 {
+		t.Fatalf("MaxDatagram is %d and %d", a.MaxDatagram(), b.MaxDatagram())
+	}
+	for _, length := range []int{1024, 1025, 1400, 4096, 1} { // more of them than a has receives
+		check(t, b.Send(ctx, pattern(length, 1)))
+		at := receives(t, a, string(pattern(length, 1)))
+		check(t, a.SendTo(ctx, []byte("reply"), at))
+		receives(t, b, "reply")
+	}
+	isError(t, a.Send(ctx, make([]byte, 1025)), rdma.ErrTooLong)
+}
+
+// TestGroupFails checks that all calls of a group whose QP has failed return the cause, also those that wait without a
+// receive that could be flushed, and that Close ends it as usual.
+func TestGroupFails(t *testing.T) {
+	t.Parallel()
+	p := machines(t)
+	p.allow(verbstest.ReceiveLate, verbstest.ReceiveLength)
+	ctx := limit(t)
+	a, b := join(t, p.onClient, rdma.GroupOptions{}), join(t, p.onServer, rdma.GroupOptions{Depth: 2})
+	check(t, a.Send(ctx, []byte("x")))
+	at := receives(t, b, "x")
+	var waiting []<-chan error
+	for range 4 {
+		waiting = append(waiting, background(func() error { _, err := b.Recv(ctx); return err }))
+	}
+	p.there.FailCompletion(b.CM().QP(), uverbs.WCLocLenErr, 0)
+	check(t, a.Send(ctx, []byte("y")))
+	for _, w := range waiting {
+		err := within(t, w, "Recv of a group that has failed")
+		isError(t, err, rdma.ErrDisconnected)
+	}
+	_, err := b.Recv(ctx)
+	isError(t, err, rdma.ErrDisconnected)
+	isError(t, b.Send(ctx, nil), rdma.ErrDisconnected)
+	isError(t, b.SendTo(ctx, nil, at), rdma.ErrDisconnected)
+	check(t, b.Close())
+	_, err = b.Recv(ctx)
+	isError(t, err, net.ErrClosed)
+	isError(t, b.Send(ctx, nil), net.ErrClosed)
 }

@@ -1,12 +1,16 @@
 package rdma
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
@@ -49,6 +53,7 @@ func TestRoutes(t *testing.T) {
 		if err := g.SendTo(ctx, []byte("x"), peerAt(t, lid)); err != nil {
 			t.Fatal(err)
 		}
+		g.resolving.Wait()
 		return m.Commands() - before
 	}
 	if first, again := commandsOf(1), commandsOf(1); first == 0 || first > 2 || again != 0 {
@@ -76,23 +81,32 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// routeTo returns the route to the sender of a datagram that came from a LID, for a call that uses it.
+func routeTo(t *testing.T, g *Group, lid int) *route {
+	t.Helper()
+	r, err := g.route(bounded(t), nil, peerAt(t, lid))
+	if err == nil && r == nil {
+		g.resolving.Wait()
+		r, err = g.route(bounded(t), nil, peerAt(t, lid))
+	}
+	return good(t, r, err)
+}
+
 // TestRoutesInUse checks that an address that a call uses is not removed, although all are in use.
 func TestRoutesInUse(t *testing.T) {
 	g, _ := joinOne(t)
 	var used []*route
 	for lid := 1; lid <= maxPeers+10; lid++ {
-		r, err := g.route(peerAt(t, lid).key)
-		used = append(used, good(t, r, err))
+		used = append(used, routeTo(t, g, lid))
 	}
 	for i, r := range used {
-		if again, err := g.cached(peerAt(t, i+1).key); err != nil || again != r {
-			t.Fatalf("address %d is another: %v", i+1, err)
+		if again := routeTo(t, g, i+1); again != r {
+			t.Fatalf("address %d is another", i+1)
 		}
 		g.routeDone(r)
 		g.routeDone(r)
 	}
-	r, err := g.route(peerAt(t, maxPeers+11).key)
-	g.routeDone(good(t, r, err))
+	g.routeDone(routeTo(t, g, maxPeers+11))
 	if n := len(g.peers); n > maxPeers+10 {
 		t.Errorf("%d addresses are kept", n)
 	}
@@ -107,7 +121,12 @@ func TestUnknownPeers(t *testing.T) {
 	grh[6], grh[8], grh[24] = 0x1b, 0xfe, 0xfe
 	wc := uverbs.WC{Flags: uverbs.WCGRH}
 	key, err := wc.AHKey(grh)
-	if err := g.SendTo(ctx, nil, Peer{good(t, key, err), 1}); !errors.Is(err, uverbs.ErrInvalid) {
+	stranger := Peer{good(t, key, err), 1}
+	if err := g.SendTo(ctx, nil, stranger); err != nil {
+		t.Errorf("SendTo before the address is resolved: %v", err)
+	}
+	g.resolving.Wait()
+	if err := g.SendTo(ctx, nil, stranger); !errors.Is(err, uverbs.ErrInvalid) || !errors.Is(err, cm.ErrUnreachable) {
 		t.Errorf("SendTo returns %v", err)
 	}
 	if err := g.SendTo(ctx, nil, Peer{}); !errors.Is(err, uverbs.ErrInvalid) {
@@ -119,8 +138,59 @@ func TestUnknownPeers(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := g.route(peerAt(t, 5).key); !errors.Is(err, net.ErrClosed) {
+	if _, err := g.route(bounded(t), nil, peerAt(t, 5)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("route after Close returns %v", err)
+	}
+}
+
+// TestForgedSources checks that members whose addresses cannot be resolved stop neither the caller nor datagrams to
+// others, and that their number is limited.
+func TestForgedSources(t *testing.T) {
+	g, m := joinOne(t)
+	ctx := bounded(t)
+	routeDone := func(lid int) { g.routeDone(routeTo(t, g, lid)) }
+	routeDone(1)
+	m.SetCommandTime(time.Second) // as long as the kernel asks the network
+	for range maxWaiting {
+		if err := g.SendTo(ctx, []byte("reply"), peerAt(t, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	if err := g.SendTo(short, nil, peerAt(t, 2)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d datagrams wait for an address, and another one: %v", maxWaiting, err)
+	}
+	for lid := 3; lid < 3+maxResolvers+maxWanted; lid++ {
+		if err := g.SendTo(ctx, nil, peerAt(t, lid)); err != nil {
+			if !errors.Is(err, cm.ErrUnreachable) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if err := g.SendTo(ctx, nil, peerAt(t, 5000)); !errors.Is(err, cm.ErrUnreachable) {
+		t.Errorf("an address beyond the limit: %v", err)
+	}
+	g.mu.Lock()
+	if r := g.peers[peerAt(t, 2).key]; !r.resolving || len(r.waiting) != maxWaiting || g.resolvers > maxResolvers {
+		t.Errorf("the route is %+v, and %d addresses are being resolved", r, g.resolvers)
+	}
+	g.mu.Unlock()
+	if err := g.SendTo(ctx, []byte("reply"), peerAt(t, 1)); err != nil {
+		t.Errorf("to a member whose address is known: %v", err)
+	}
+	m.SetCommandTime(0)
+	g.resolving.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waiting != 0 || len(g.wanted) != 0 || g.resolvers != 0 {
+		t.Errorf("%d datagrams wait for %d addresses", g.waiting, len(g.wanted))
+	}
+	for key, r := range g.peers {
+		if r.resolving || r.err != nil || r.waiting != nil {
+			t.Errorf("the route to %v is %+v", key, r)
+		}
 	}
 }
 
@@ -183,7 +253,8 @@ func FuzzDatagram(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, grh []byte, length, qpn uint32, global bool) {
 		const mtu, slots = 64, 3
-		g := &Group{qpn: 7, mtu: mtu, recvMem: make([]byte, slots*(uverbs.GRHLen+mtu)), uses: make([]atomic.Uint32, slots)}
+		g := &Group{qpn: 7, mtu: mtu, recvLen: uverbs.GRHLen + mtu, uses: make([]atomic.Uint32, slots)}
+		g.recvMem = make([]byte, slots*g.recvLen)
 		slot := g.recvMem[uverbs.GRHLen+mtu:][:uverbs.GRHLen+mtu]
 		copy(slot, grh)
 		wc := uverbs.WC{WRID: 1, ByteLen: length, SrcQP: qpn}
