@@ -136,7 +136,7 @@ func (c *Conn) postOps(o *op, ops []batchOp) error {
 		}
 	}
 	if err := b.Submit(); err != nil {
-		return c.refused(err)
+		return c.unposted(err)
 	}
 	for i := range ops {
 		var flags uverbs.SendFlags

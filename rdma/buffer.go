@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -151,7 +152,7 @@ func (b Buffer) SetLen(n int) error {
 		b.misused("SetLen")
 		return ErrReleased
 	case n < 0 || n > len(b.m.bytes):
-		return ErrBounds
+		return fmt.Errorf("%w: SetLen(%d) of a buffer with room for %d bytes (Buffer.Cap)", ErrBounds, n, len(b.m.bytes))
 	}
 	b.m.n.Store(int64(n))
 	return nil

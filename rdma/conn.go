@@ -349,7 +349,7 @@ func (c *Conn) orEndLocked(err error) error {
 // errors of [uverbs.PD.RegMR].
 func (c *Conn) Alloc(n int) (Buffer, error) {
 	if n < 0 {
-		return Buffer{}, c.opError("allocate for", ErrBounds)
+		return Buffer{}, c.opError("allocate for", fmt.Errorf("%w: a buffer of %d bytes", ErrBounds, n))
 	}
 	m, err := c.get(n)
 	if err != nil {

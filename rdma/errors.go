@@ -20,7 +20,8 @@ var (
 	// that it has sent something that this package never sends.
 	ErrProtocol = errors.New("rdma: the peer does not follow the protocol")
 	// ErrTooLong means that a message is longer than [Options].MaxMessage of the peer, that
-	// private data does not fit, or that a datagram is longer than the MTU.
+	// private data does not fit, that a datagram is longer than the MTU, or that a buffer or a [Share] would be longer
+	// than possible.
 	ErrTooLong = errors.New("rdma: too long")
 	// ErrReleased means that a [Buffer] has been released, or belongs to a message that has.
 	ErrReleased = errors.New("rdma: the buffer has been released")
@@ -30,6 +31,8 @@ var (
 		"closed, or of a short message: copy it to a buffer of Conn.Alloc")
 	// ErrBounds means that a range is not within a [Token], a [Region] or a [Buffer].
 	ErrBounds = errors.New("rdma: out of bounds")
+	// ErrMisaligned means that the 8 bytes of an atomic operation do not have an address that is a multiple of 8.
+	ErrMisaligned = errors.New("rdma: not aligned to 8 bytes")
 	// ErrRights means that a [Token] does not permit the operation.
 	ErrRights = errors.New("rdma: the token does not permit it")
 	// ErrNotCall means that a message does not want a reply, or has had one.

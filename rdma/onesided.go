@@ -3,6 +3,8 @@ package rdma
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -11,7 +13,7 @@ import (
 // was written is visible to the peer. If the context ends first, they return context.Cause(ctx), and it is
 // unknown whether the operation has been or will be carried out. The connection can be used further.
 //
-// They return ErrBounds and ErrRights if the token does not permit the operation, before the peer
+// They return ErrBounds, ErrMisaligned and ErrRights if the token does not permit the operation, before the peer
 // is asked. If the peer has shared less than the token says, or has revoked it, the connection ends
 // with an error that matches uverbs.WCRemAccessErr.
 
@@ -55,14 +57,15 @@ func (c *Conn) WriteImmBuffer(ctx context.Context, b Buffer, to Token, off int, 
 }
 
 // CompareAndSwap replaces the 8 bytes at off of the peer's memory, a number in the peer's byte order, by new if they
-// are old. It returns what they were before: the swap was done if that is old. Off must be a multiple of 8.
+// are old. It returns what they were before: the swap was done if that is old. It returns [ErrMisaligned] if off is not a
+// multiple of 8: the memory of tokens with CanAtomic begins at such an address.
 func (c *Conn) CompareAndSwap(ctx context.Context, t Token, off int, old, new uint64) (uint64, error) {
 	v, err := c.atomic(ctx, &t, off, atomicOp{swap: true, x: old, y: new})
 	return v, c.onesided("compare and swap at", err)
 }
 
 // FetchAdd adds to the 8 bytes at off of the peer's memory, a number in the peer's byte order. It returns what they
-// were before. Off must be a multiple of 8.
+// were before. See [Conn.CompareAndSwap] for off.
 func (c *Conn) FetchAdd(ctx context.Context, t Token, off int, add uint64) (uint64, error) {
 	v, err := c.atomic(ctx, &t, off, atomicOp{x: add})
 	return v, c.onesided("fetch and add at", err)
@@ -195,7 +198,8 @@ func (c *Conn) write(ctx context.Context, m *memory, n int, to *Token, off int) 
 
 func (c *Conn) writeImmCopy(ctx context.Context, p []byte, to Token, off int, imm uint32) error {
 	if len(p) > longestCopy {
-		return ErrTooLong
+		return fmt.Errorf("%w: WriteImm of %d bytes: it copies at most %d: write a Buffer with WriteImmBuffer", ErrTooLong,
+			len(p), longestCopy)
 	}
 	if err := to.check(off, len(p), CanWrite); err != nil {
 		return err
@@ -236,8 +240,13 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 	if n > 0 {
 		b.SGE(m.sge(n))
 	}
-	c.messages.credits-- // submit returns an error only if the connection has ended
-	return c.submit(ctx, &b, o, m)
+	if err := c.post(&b, o, m); err != nil {
+		c.unlock()
+		return err
+	}
+	defer c.unlock()
+	c.messages.credits--
+	return c.finishOp(ctx, o)
 }
 
 // An atomicOp is COMPARE_SWAP of x by y, or FETCH_ADD of x.
@@ -250,8 +259,9 @@ func (c *Conn) atomic(ctx context.Context, t *Token, off int, a atomicOp) (uint6
 	if err := t.check(off, 8, CanAtomic); err != nil {
 		return 0, err
 	}
-	if (t.Addr+uint64(off))%8 != 0 {
-		return 0, ErrBounds
+	if rest := (t.Addr + uint64(off)) % 8; rest != 0 {
+		return 0, fmt.Errorf("%w: an atomic operation at offset %d, the address %#x: it lies %d bytes behind a multiple of 8",
+			ErrMisaligned, off, t.Addr+uint64(off), rest)
 	}
 	m, err := c.get(8)
 	if err != nil {
@@ -294,9 +304,20 @@ func (c *Conn) lockToPost(ctx context.Context) (*op, error) {
 // submit posts the batch of one request, which uses m, waits for it and releases c.mu.
 func (c *Conn) submit(ctx context.Context, b *uverbs.SendBatch, o *op, m *memory) error {
 	defer c.unlock()
+	if err := c.post(b, o, m); err != nil {
+		return err
+	}
+	return c.finishOp(ctx, o)
+}
+
+// post posts the batch of one request, which uses m.
+func (c *Conn) post(b *uverbs.SendBatch, o *op, m *memory) error {
 	if err := b.Submit(); err != nil {
+		if o.share != nil {
+			o.share.binding = false
+		}
 		c.freeOp(o)
-		return c.refused(err)
+		return c.unposted(err)
 	}
 	if m != nil {
 		m.hold()
@@ -304,7 +325,21 @@ func (c *Conn) submit(ctx context.Context, b *uverbs.SendBatch, o *op, m *memory
 	o.pending = 1
 	c.posted(request{m: m, op: o}, uverbs.Signaled)
 	c.stats.Operations++
-	return c.finishOp(ctx, o)
+	return nil
+}
+
+// unposted returns why an operation was not posted. If the operation itself is the reason, such as memory that was
+// closed meanwhile, the connection can be used further.
+func (c *Conn) unposted(err error) error {
+	if end := c.usable(); end != nil {
+		return end
+	}
+	for _, own := range []error{uverbs.ErrRange, uverbs.ErrInvalid, uverbs.ErrForeignMW, uverbs.ErrClosed} {
+		if errors.Is(err, own) && c.cm.Err() == nil {
+			return err
+		}
+	}
+	return c.refused(err)
 }
 
 // finishOp waits until the requests of an op have completed.

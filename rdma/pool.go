@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
 	"net"
 	"sync"
@@ -78,7 +79,7 @@ func classOf(n int) int { return max(bits.Len(uint(n-1))-minClass, 0) }
 func (p *pool) get(n int) (*memory, error) {
 	class := classOf(max(n, 1))
 	if class >= classes {
-		return nil, ErrTooLong
+		return nil, fmt.Errorf("%w: a buffer of %d bytes: the limit is %d", ErrTooLong, n, maxMessage)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -417,7 +417,9 @@ func (m Message) Bytes() []byte {
 func (m Message) Len() int { return m.n }
 
 // SetLen is not for messages: it returns [ErrBounds].
-func (m Message) SetLen(int) error { return ErrBounds }
+func (m Message) SetLen(int) error {
+	return fmt.Errorf("%w: the length of a message is fixed: use a buffer of Conn.Alloc", ErrBounds)
+}
 
 // Release gives the memory of the message back, so that the peer may send another one. Further calls do nothing.
 func (m Message) Release() {

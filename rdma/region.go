@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -21,6 +22,20 @@ const (
 	CanAtomic                    // CompareAndSwap, FetchAdd
 	allRights = CanRead | CanWrite | CanAtomic
 )
+
+// String returns the names of the rights.
+func (r Rights) String() string {
+	var names []string
+	for i, name := range []string{"CanRead", "CanWrite", "CanAtomic"} {
+		if r&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	if other := r &^ allRights; other != 0 || r == 0 {
+		names = append(names, fmt.Sprintf("%#x", uint8(other)))
+	}
+	return strings.Join(names, "|")
+}
 
 func (r Rights) access() (a uverbs.Access) {
 	for _, x := range []struct {
@@ -61,7 +76,7 @@ func (t Token) MarshalBinary() ([]byte, error) { return t.AppendBinary(nil) }
 // whether the peer has shared such memory.
 func (t *Token) UnmarshalBinary(b []byte) error {
 	if len(b) != TokenLen {
-		return fmt.Errorf("%w: a token of %d bytes", ErrProtocol, len(b))
+		return fmt.Errorf("%w: a token of %d bytes instead of %d", ErrProtocol, len(b), TokenLen)
 	}
 	le := binary.LittleEndian
 	u := Token{Addr: le.Uint64(b), Len: le.Uint64(b[8:]), Key: le.Uint32(b[16:]), Rights: Rights(b[20])}
@@ -78,7 +93,7 @@ func (t *Token) check(off, n int, right Rights) error {
 	case off < 0 || n < 0 || uint64(off) > t.Len || uint64(n) > t.Len-uint64(off):
 		return fmt.Errorf("%w: %d bytes at %d of a token for %d", ErrBounds, n, off, t.Len)
 	case t.Rights&right != right:
-		return ErrRights
+		return fmt.Errorf("%w: it has the rights %v, and this needs %v", ErrRights, t.Rights, right)
 	}
 	return nil
 }
@@ -177,13 +192,16 @@ type Share struct {
 }
 
 // Share shares a region with the peer, and returns when the peer may use its token. The share ends with Revoke, with
-// the region, or with the connection. It returns [uverbs.ErrInvalid] without rights, and the errors of
-// [uverbs.PD.RegMR], [uverbs.PD.AllocMW] and those of [Conn.Write].
+// the region, or with the connection. It returns [uverbs.ErrInvalid] without rights, [ErrTooLong] for more than 2 GiB,
+// which is the most that adapters support, [ErrMisaligned] for CanAtomic if the memory does not begin at a multiple of
+// 8, and the errors of [uverbs.PD.RegMR], [uverbs.PD.AllocMW] and [Conn.Write]. The connection can be used further, unless
+// it has ended.
 func (c *Conn) Share(ctx context.Context, r *Region, rights Rights) (*Share, error) {
 	return c.ShareRange(ctx, r, 0, len(r.b), rights)
 }
 
-// ShareRange is [Conn.Share] for n bytes at off. It returns [ErrBounds] if they are not within the region.
+// ShareRange is [Conn.Share] for n bytes at off. It returns [ErrBounds] if they are not within the region. A region of
+// more than 2 GiB can be shared in several ranges.
 func (c *Conn) ShareRange(ctx context.Context, r *Region, off, n int, rights Rights) (*Share, error) {
 	s, err := c.share(ctx, r, off, n, rights)
 	if err != nil {
@@ -196,8 +214,11 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	switch {
 	case off < 0 || n <= 0 || off > len(r.b) || n > len(r.b)-off:
 		return nil, fmt.Errorf("%w: %d bytes at %d of a region of %d", ErrBounds, n, off, len(r.b))
+	case n > uverbs.MaxMessage:
+		return nil, fmt.Errorf("%w: a share of %d bytes: the limit is %d: share ranges with ShareRange", ErrTooLong, n,
+			uverbs.MaxMessage)
 	case rights == 0 || rights&^allRights != 0:
-		return nil, fmt.Errorf("%w: the rights are %#x: combine CanRead, CanWrite and CanAtomic", uverbs.ErrInvalid, rights)
+		return nil, fmt.Errorf("%w: the rights are %v: combine CanRead, CanWrite and CanAtomic", uverbs.ErrInvalid, rights)
 	}
 	s := &Share{c: c, r: r, pd: c.cm.PD()}
 	if s.pd == nil {
@@ -206,6 +227,10 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	mr, err := r.register(s.pd)
 	if err != nil {
 		return nil, c.orEnd(err)
+	}
+	if rest := (mr.Addr() + uint64(off)) % 8; rest != 0 && rights&CanAtomic != 0 {
+		return nil, errors.Join(fmt.Errorf("%w: a share with CanAtomic at %#x, which lies %d bytes behind a multiple of 8: "+
+			"let it begin there, or leave CanAtomic out", ErrMisaligned, mr.Addr()+uint64(off), rest), r.unregister(s.pd))
 	}
 	if s.mw, err = s.pd.AllocMW(uverbs.MWType2); err != nil {
 		return nil, errors.Join(c.orEnd(err), r.unregister(s.pd))
