@@ -33,7 +33,7 @@ type memory struct {
 	n     atomic.Int64 // the length that the program sees
 
 	pool  *pool // to which it returns, or nil
-	class int   // of the pool
+	slab  *slab // of the pool
 	conn  *Conn // whose receive it is, or nil
 	slot  int   // of the conn
 	reply bool  // the SEND in it was a reply; belongs to conn.mu

@@ -121,8 +121,8 @@ func (g *Group) setUp() error {
 		return err
 	}
 	g.mtu = port.ActiveMTU.Bytes()
-	// A datagram that is longer than its receive fails the QP. A peer whose MTU is larger than this port's active one can
-	// send such datagrams, which also fit into the frames of a network interface whose MTU is not a power of two.
+	// A datagram that is longer than its receive fails the QP. A peer whose MTU is larger than this port's active one
+	// can send such datagrams, which also fit into the frames of a network interface whose MTU is not a power of two.
 	g.recvLen = uverbs.GRHLen + max(port.MaxMTU.Bytes(), g.mtu)
 	g.qpn, g.gid = g.cm.QP().QPN(), g.cm.ID().LocalGID()
 	g.recvMem = make([]byte, g.depth*g.recvLen)
@@ -162,7 +162,8 @@ func (g *Group) CM() *cm.Group { return g.cm }
 // Recv waits for a datagram of another member. It returns context.Cause(ctx) if ctx ends first, and an error that
 // matches net.ErrClosed after Close. While the program holds as many datagrams as GroupOptions.Depth says, none arrive.
 //
-// If the QP of the group has failed, Recv, Send and SendTo return an error that matches [ErrDisconnected] and the cause.
+// If the QP of the group has failed, Recv, Send and SendTo return an error that matches [ErrDisconnected] and the
+// cause.
 func (g *Group) Recv(ctx context.Context) (Datagram, error) {
 	for {
 		if err := g.failure(); err != nil {
@@ -246,10 +247,10 @@ func (g *Group) Send(ctx context.Context, b []byte) error {
 }
 
 // SendTo sends a datagram to one member, the sender of a datagram that was received. The address of the member is kept
-// for later datagrams. The first datagram costs two commands of the kernel, one of which may ask the network for up to a
-// second. SendTo does not wait for them: it copies b, and the datagram is sent when the address is resolved. It is lost if
-// that fails. A datagram with a forged source therefore does not stop a program that replies, unless with more than 32
-// datagrams: after as many, SendTo waits for the address.
+// for later datagrams. The first datagram costs two commands of the kernel, one of which may ask the network for up to
+// a second. SendTo does not wait for them: it copies b, and the datagram is sent when the address is resolved. It is
+// lost if that fails. A datagram with a forged source therefore does not stop a program that replies, unless with more
+// than 32 datagrams: after as many, SendTo waits for the address.
 //
 // SendTo returns [uverbs.ErrInvalid] for the zero Peer, and an error that matches [cm.ErrUnreachable] if the address of
 // this member could not be resolved within the last second, or if 1024 datagrams or 256 addresses wait to be resolved.
@@ -403,8 +404,8 @@ func (g *Group) freeSlot(slot int) {
 	g.free = append(g.free, slot)
 }
 
-// Close leaves the group. It is idempotent. The errors are those of [cm.Group.Close]. Datagrams that wait for an address
-// are lost. If the kernel asks the network for an address, Close waits for it, usually for up to a second.
+// Close leaves the group. It is idempotent. The errors are those of [cm.Group.Close]. Datagrams that wait for an
+// address are lost. If the kernel asks the network for an address, Close waits for it, usually for up to a second.
 func (g *Group) Close() error {
 	errs := []error{g.cm.Close()}
 	g.mu.Lock()

@@ -13,8 +13,8 @@ import (
 )
 
 // The kernel may ask the network for the address of a datagram's destination when an address handle is created, for up
-// to a second. Anyone can send datagrams from addresses that do not exist, so goroutines create the handles, and datagrams
-// wait for them in a queue. All numbers are limited.
+// to a second. Anyone can send datagrams from addresses that do not exist, so goroutines create the handles, and
+// datagrams wait for them in a queue. All numbers are limited.
 
 const (
 	maxPeers     = 1024 // in the cache of addresses

@@ -57,8 +57,8 @@ func (c *Conn) WriteImmBuffer(ctx context.Context, b Buffer, to Token, off int, 
 }
 
 // CompareAndSwap replaces the 8 bytes at off of the peer's memory, a number in the peer's byte order, by new if they
-// are old. It returns what they were before: the swap was done if that is old. It returns [ErrMisaligned] if off is not a
-// multiple of 8: the memory of tokens with CanAtomic begins at such an address.
+// are old. It returns what they were before: the swap was done if that is old. It returns [ErrMisaligned] if off is not
+// a multiple of 8: the memory of tokens with CanAtomic begins at such an address.
 func (c *Conn) CompareAndSwap(ctx context.Context, t Token, off int, old, new uint64) (uint64, error) {
 	v, err := c.atomic(ctx, &t, off, atomicOp{swap: true, x: old, y: new})
 	return v, c.onesided("compare and swap at", err)

@@ -6,28 +6,51 @@ import (
 	"math/bits"
 	"net"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A pool has registered memory of a PD, which all connections on the PD share. The memory is of the Go
-// heap: it goes when the last slice of it has gone, so that no program can crash with it.
+// A pool has registered memory of a PD, which all connections on the PD share. The memory is of the Go heap: it stays
+// as long as the program has a slice of it, also after the last connection was closed, so that no program can crash
+// with it. No lock is held while memory is registered or deregistered.
 type pool struct {
 	pd *uverbs.PD
 
 	mu     sync.Mutex
 	refs   int // connections
 	closed bool
-	free   [classes]*memory
-	idle   int          // bytes in free that have an MR of their own
-	mrs    []*uverbs.MR // of slabs
+	slabs  map[*slab]struct{}
+	free   [classes]*slab // those with pieces that nothing uses: a list
+	idle   int            // bytes of slabs that nothing uses
+	grown  sync.Cond      // a goroutine has registered memory, or has failed to
+	grows  [classes]bool  // a goroutine registers memory for pieces that share an MR
+	busy   sync.WaitGroup // goroutines that register or deregister memory
+
+	trimmer *time.Timer // nil before it is needed
+	trims   bool        // the trimmer runs: much memory is idle
+	every   time.Duration
+	period  int // how often it has run
+}
+
+// A slab is memory with one MR, which is divided into pieces of one class.
+type slab struct {
+	mr         *uverbs.MR
+	class      int
+	free       *memory // pieces that nothing uses
+	used       int     // other pieces
+	period     int     // of the pool, when the last piece was put back
+	prev, next *slab   // with free pieces
 }
 
 const (
 	minClass = 8             // 256 bytes
 	classes  = 31 - minClass // the largest is 1 GiB
 	slabSize = 256 << 10     // smaller classes share an MR of this size
-	maxIdle  = 64 << 20      // more unused memory is deregistered
+	maxIdle  = 64 << 20      // more memory is deregistered when nothing has used it for trimTime
+	trimTime = 5 * time.Second
 	access   = uverbs.LocalWrite | uverbs.MWBindAccess
 )
 
@@ -42,7 +65,8 @@ func openPool(pd *uverbs.PD) *pool {
 	defer poolsMu.Unlock()
 	p := pools[pd]
 	if p == nil {
-		p = &pool{pd: pd}
+		p = &pool{pd: pd, slabs: map[*slab]struct{}{}, every: trimTime}
+		p.grown.L = &p.mu
 		pools[pd] = p
 	}
 	p.refs++
@@ -62,20 +86,27 @@ func (p *pool) close() error {
 		return nil
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.closed = true
-	p.free = [classes]*memory{}
-	var errs []error
-	for _, mr := range p.mrs {
-		errs = append(errs, mr.Close())
+	p.free = [classes]*slab{}
+	if p.trimmer != nil {
+		p.trimmer.Stop()
 	}
-	p.mrs = nil
+	p.mu.Unlock()
+	p.busy.Wait()
+	var errs []error
+	for s := range p.slabs {
+		errs = append(errs, s.mr.Close())
+	}
+	clear(p.slabs)
 	return errors.Join(errs...)
 }
 
 func classOf(n int) int { return max(bits.Len(uint(n-1))-minClass, 0) }
 
-// get returns memory of at least n bytes, which has no owner yet.
+// classSize returns the length of the pieces of a class.
+func classSize(class int) int { return 1 << (class + minClass) }
+
+// get returns memory of at least n bytes, which has no owner yet. It registers memory if necessary.
 func (p *pool) get(n int) (*memory, error) {
 	class := classOf(max(n, 1))
 	if class >= classes {
@@ -83,46 +114,88 @@ func (p *pool) get(n int) (*memory, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free[class] == nil {
-		if err := p.grow(class); err != nil {
+	for {
+		if m := p.take(class); m != nil {
+			return m, nil
+		}
+		if classSize(class) < slabSize && p.grows[class] {
+			p.grown.Wait() // a slab has pieces for several callers
+			continue
+		}
+		s, err := p.grow(class)
+		if err != nil {
 			return nil, err
 		}
+		p.link(s)
 	}
-	m := p.free[class]
-	p.free[class], m.next = m.next, nil
-	if len(m.bytes) >= slabSize {
-		p.idle -= len(m.bytes)
-	}
-	return m, nil
 }
 
-// has reports whether get returns memory of n bytes without registering more.
-func (p *pool) has(n int) bool {
+// ready returns memory of at least n bytes if there is some that is registered, or nil.
+func (p *pool) ready(n int) *memory {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.free[classOf(n)] != nil
+	return p.take(classOf(n))
 }
 
-// grow adds memory of a class. The caller holds p.mu.
-func (p *pool) grow(class int) error {
+// take returns a piece of a class that nothing uses, or nil. The caller holds p.mu.
+func (p *pool) take(class int) *memory {
+	s := p.free[class]
+	if s == nil {
+		return nil
+	}
+	m := s.free
+	s.free, m.next = m.next, nil
+	if s.used++; s.used == 1 {
+		p.idle -= s.mr.Len()
+	}
+	if s.free == nil {
+		p.unlink(s)
+	}
+	return m
+}
+
+// grow registers memory for a class. The caller holds p.mu, which grow releases meanwhile.
+func (p *pool) grow(class int) (*slab, error) {
 	if p.closed {
-		return net.ErrClosed
+		return nil, net.ErrClosed
 	}
-	size := 1 << (class + minClass)
-	slab := make([]byte, max(size, slabSize))
-	mr, err := p.pd.RegMR(slab, access)
+	p.busy.Add(1)
+	p.grows[class] = true
+	p.mu.Unlock()
+	s, err := p.register(class)
+	if errors.Is(err, unix.ENOMEM) && p.trim(0, true) {
+		s, err = p.register(class)
+	}
+	p.mu.Lock()
+	p.grows[class] = false
+	p.grown.Broadcast()
+	p.busy.Done()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.mrs = append(p.mrs, mr)
-	for off := 0; off < len(slab); off += size {
-		m := &memory{bytes: slab[off : off+size : off+size], mr: mr, off: off, pool: p, class: class}
-		m.next, p.free[class] = p.free[class], m
+	p.slabs[s] = struct{}{}
+	if p.closed { // close waits, and deregisters it
+		return nil, net.ErrClosed
 	}
-	if size >= slabSize {
-		p.idle += size
+	p.idle += s.mr.Len()
+	return s, nil
+}
+
+func (p *pool) register(class int) (*slab, error) {
+	size := classSize(class)
+	b := make([]byte, max(size, slabSize))
+	mr, err := p.pd.RegMR(b, access)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	s := &slab{mr: mr, class: class}
+	pieces := make([]memory, len(b)/size)
+	for i := range pieces {
+		m, off := &pieces[i], i*size
+		m.bytes, m.mr, m.off, m.pool, m.slab = b[off:off+size:off+size], mr, off, p, s
+		m.next, s.free = s.free, m
+	}
+	return s, nil
 }
 
 // put takes back memory that nothing uses.
@@ -132,26 +205,102 @@ func (p *pool) put(m *memory) {
 	if p.closed {
 		return
 	}
-	if len(m.bytes) >= slabSize && p.idle+len(m.bytes) > maxIdle && p.drop(m.mr) {
+	s := m.slab
+	if s.free == nil {
+		p.link(s)
+	}
+	m.next, s.free = s.free, m
+	if s.used--; s.used > 0 {
 		return
 	}
-	m.next, p.free[m.class] = p.free[m.class], m
-	if len(m.bytes) >= slabSize {
-		p.idle += len(m.bytes)
+	s.period = p.period
+	if p.idle += s.mr.Len(); p.idle > maxIdle && !p.trims {
+		p.startTrimmer()
 	}
 }
 
-// drop deregisters an MR that nothing uses, and reports whether it has. The caller holds p.mu.
-func (p *pool) drop(mr *uverbs.MR) bool {
-	if mr.Close() != nil {
-		return false // the kernel keeps it: so does the pool
+// link adds a slab to those with free pieces. The caller holds p.mu.
+func (p *pool) link(s *slab) {
+	first := p.free[s.class]
+	if s.next = first; first != nil {
+		first.prev = s
 	}
-	for i, other := range p.mrs {
-		if other == mr {
-			p.mrs[i] = p.mrs[len(p.mrs)-1]
-			p.mrs = p.mrs[:len(p.mrs)-1]
-			break
+	p.free[s.class] = s
+}
+
+func (p *pool) unlink(s *slab) {
+	if s.prev == nil {
+		p.free[s.class] = s.next
+	} else {
+		s.prev.next = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	}
+	s.prev, s.next = nil, nil
+}
+
+// startTrimmer has idle memory deregistered when nothing has used it for a while: what a program needs again and again
+// stays registered. The caller holds p.mu.
+func (p *pool) startTrimmer() {
+	p.trims = true
+	if p.trimmer == nil {
+		p.trimmer = time.AfterFunc(p.every, p.trimIdle)
+	} else {
+		p.trimmer.Reset(p.every)
+	}
+}
+
+func (p *pool) trimIdle() {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.busy.Add(1)
+	defer p.busy.Done()
+	p.period++
+	p.mu.Unlock()
+	p.trim(maxIdle, false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.trims = p.idle > maxIdle && !p.closed; p.trims {
+		p.startTrimmer()
+	}
+}
+
+// trim deregisters slabs that nothing uses, until no more than most bytes of such slabs are left. Unless all is set, it
+// leaves those that were used in this period or the one before. It reports whether it has deregistered any. The caller
+// has added to p.busy.
+func (p *pool) trim(most int, all bool) bool {
+	p.mu.Lock()
+	var drop []*slab
+	for class := classes - 1; class >= 0 && !p.closed; class-- {
+		for s, next := p.free[class], (*slab)(nil); s != nil && p.idle > most; s = next {
+			next = s.next
+			if s.used > 0 || !all && s.period+1 >= p.period {
+				continue
+			}
+			p.unlink(s)
+			p.idle -= s.mr.Len()
+			delete(p.slabs, s)
+			drop = append(drop, s)
 		}
 	}
-	return true
+	p.mu.Unlock()
+	dropped := false
+	for _, s := range drop {
+		if s.mr.Close() == nil {
+			dropped = true
+			continue
+		}
+		p.mu.Lock() // the kernel keeps it: so does the pool
+		p.slabs[s] = struct{}{}
+		if !p.closed {
+			p.idle += s.mr.Len()
+			p.link(s)
+		}
+		p.mu.Unlock()
+	}
+	return dropped
 }

@@ -149,7 +149,7 @@ func (c *Conn) receivable() bool {
 		return false
 	}
 	large := c.arrived[c.first].large
-	return large == nil || large.done || !large.reading && c.err == nil && c.room() > 0
+	return large == nil || large.done || !large.begun() && c.err == nil && c.room() > 0
 }
 
 func (c *Conn) receiveError() error {
@@ -285,11 +285,15 @@ type incoming struct {
 	offer   offer
 	number  int     // of the offer
 	m       *memory // into which it is read
+	grows   bool    // a call registers memory for it
 	reading bool
 	done    bool
 	dropped bool // nobody waits for it
 	call    *call
 }
+
+// begun reports whether a READ of the message is posted, or will be.
+func (in *incoming) begun() bool { return in.grows || in.reading || in.done }
 
 var errNotOffered = fmt.Errorf("%w: it has taken what was not offered", ErrProtocol)
 
@@ -332,11 +336,13 @@ func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncomi
 
 // prefetch begins to read a message before the program asks for it, if memory is at hand.
 func (c *Conn) prefetch(in *incoming) {
-	if c.err != nil || c.room() <= 0 || !c.pool.has(int(in.offer.length)) {
+	if c.err != nil || c.room() <= 0 {
 		return
 	}
-	// An error is that of Recv, which tries again.
-	_ = c.fetch(in)
+	if m := c.pool.ready(int(in.offer.length)); m != nil {
+		// An error is that of Recv.
+		_ = c.readInto(in, m)
+	}
 }
 
 // readAhead begins to read the next message while the program uses the one that Recv returns. The pool may grow for it,
@@ -346,31 +352,52 @@ func (c *Conn) readAhead() {
 		return
 	}
 	in := c.arrived[c.first].large
-	if in == nil || in.reading || in.done || in.offer.length > maxAhead && !c.pool.has(int(in.offer.length)) {
-		return
+	switch {
+	case in == nil || in.begun():
+	case in.offer.length > maxAhead:
+		c.prefetch(in)
+	default:
+		// An error is that of Recv, which tries again.
+		_ = c.fetch(in)
 	}
-	// An error is that of Recv, which tries again.
-	_ = c.fetch(in)
 }
 
 // maxAhead is how long a message may be for which the pool grows before the program asks for it.
 const maxAhead = 4 << 20
 
-// fetch begins to read an offered message. The caller holds c.mu and has checked that there is room.
+// fetch begins to read an offered message. It registers memory if there is none. The caller holds c.mu, which fetch
+// releases meanwhile, and has checked that there is room. If that changes, fetch does nothing.
 func (c *Conn) fetch(in *incoming) error {
 	n := int(in.offer.length)
-	m, err := c.pool.get(n)
-	if errors.Is(err, uverbs.ErrDeviceGone) {
-		return c.refused(err)
+	m := c.pool.ready(n)
+	if m == nil {
+		var err error
+		in.grows = true
+		c.unlock()
+		m, err = c.pool.get(n)
+		c.mu.Lock()
+		in.grows = false
+		if errors.Is(err, uverbs.ErrDeviceGone) {
+			return c.refused(err)
+		}
+		if err != nil {
+			return err // the peer, which may have closed the connection, waits until the message has been read
+		}
 	}
-	if err != nil {
-		return err // the peer, which may have closed the connection, waits until the message has been read
+	if c.err != nil || c.closing || c.room() <= 0 {
+		c.pool.put(m)
+		return nil
 	}
+	return c.readInto(in, m)
+}
+
+// readInto posts the READ of an offered message.
+func (c *Conn) readInto(in *incoming, m *memory) error {
 	m.hold() // until deliver or fetched
 	m.hold() // by the request
 	seq, flags := c.next(true)
 	b := c.qp.StartSend()
-	b.ReadSGE(seq, flags, in.offer.addr, in.offer.key, m.sge(n))
+	b.ReadSGE(seq, flags, in.offer.addr, in.offer.key, m.sge(int(in.offer.length)))
 	if err := b.Submit(); err != nil {
 		m.drop()
 		m.drop()

@@ -194,8 +194,8 @@ type Share struct {
 // Share shares a region with the peer, and returns when the peer may use its token. The share ends with Revoke, with
 // the region, or with the connection. It returns [uverbs.ErrInvalid] without rights, [ErrTooLong] for more than 2 GiB,
 // which is the most that adapters support, [ErrMisaligned] for CanAtomic if the memory does not begin at a multiple of
-// 8, and the errors of [uverbs.PD.RegMR], [uverbs.PD.AllocMW] and [Conn.Write]. The connection can be used further, unless
-// it has ended.
+// 8, and the errors of [uverbs.PD.RegMR], [uverbs.PD.AllocMW] and [Conn.Write]. The connection can be used further,
+// unless it has ended.
 func (c *Conn) Share(ctx context.Context, r *Region, rights Rights) (*Share, error) {
 	return c.ShareRange(ctx, r, 0, len(r.b), rights)
 }
