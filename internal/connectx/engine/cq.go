@@ -44,6 +44,7 @@ type CQ struct {
 	generated uint32 // events
 	processed uint32 // events that the host had processed at its last arm doorbell: at least so many
 	users     int
+	checked   bool      // checkFresh has looked at the buffer
 	demand    int       // requests whose completions the CQ must have room for; see account
 	unpolled  []pending // completions that the host has not polled; see Config.Program
 }
@@ -86,7 +87,6 @@ func (h *HCA) CreateCQ(a CQAttr) (*CQ, error) {
 		return nil, err
 	}
 	cq.Number = n
-	cq.checkFresh()
 	return cq, nil
 }
 
@@ -110,6 +110,15 @@ func (h *HCA) DestroyCQ(number uint32) error {
 }
 
 func (cq *CQ) stop() { cq.timer.Stop() }
+
+// addUsers adds n to the number of queues that refer to the CQ. Its buffer is checked with the first one: a program
+// of DevX may mark the entries after it has created the CQ, as UCX does.
+func (cq *CQ) addUsers(n int) {
+	if cq.users += n; !cq.checked && n > 0 {
+		cq.checked = true
+		cq.checkFresh()
+	}
+}
 
 // State returns the CQ's state and the counters of completions written and, as
 // last read, polled.

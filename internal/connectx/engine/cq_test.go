@@ -158,6 +158,27 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
+// TestFreshBeforeUse checks that a host may mark the entries of a buffer after it has created the CQ, until a queue
+// refers to the CQ.
+func TestFreshBeforeUse(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		h := w.hosts[0]
+		w.do(func() {
+			b, at := h.buffer(64 << 3)
+			c := must(h.CreateCQ(engine.CQAttr{LogSize: 3, Buffer: b, Record: h.alloc(8)}))
+			for i := range uint64(8) {
+				at(i*64, 64)[63] = prm.CQEInvalid << 4
+			}
+			h.newQP(engine.QPAttr{SendCQ: c.Number})
+			at(0, 64)[63] = 0 // the host has polled this entry, and the CQ is in use
+			h.newQP(engine.QPAttr{SendCQ: c.Number})
+		})
+		if got := h.takeViolations(); len(got) != 0 {
+			w.t.Errorf("violations %v", got)
+		}
+	})
+}
+
 // TestResize checks that completions not polled stay in the old buffer, which
 // ends with a resize CQE, and that later ones are written to the new buffer.
 func TestResize(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // arm processes a store to the CQ doorbell of a UAR page.
 func (h *HCA) arm(uar uint32, data []byte) {
 	word, number := be32(data), be32(data[4:])&0xffffff
-	sn, any, ci := word>>28&3, word>>24&1 == 0, word&0xffffff
+	sn, any, ci := word>>28&3, word&armSolicited == 0, word&0xffffff
 	h.config.Tracer.Emit("uar", trace.Text("register", "cq_arm"), trace.Object("cq", "cq", number),
 		trace.Num("sn", sn), trace.Bool("any", any), trace.Num("ci", ci))
 	cq := h.cqs.objects[number]

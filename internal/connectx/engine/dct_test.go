@@ -315,14 +315,27 @@ func TestDCStreams(t *testing.T) {
 	})
 }
 
-// TestDCStreamOfNoUse checks that a stream is a mistake where there are none.
+// TestDCStreamOfNoUse checks that a DCI without streams ignores the stream of a request, as adapters do, and that it is
+// a mistake in a request of another queue pair.
 func TestDCStreamOfNoUse(t *testing.T) {
 	run(t, 2, engine.Config{}, func(world *world) {
 		w := newDCWorld(world, engine.QPAttr{})
-		w.do(func() { w.q.stream(1, wqe{op: prm.OpcodeNOP}) })
-		w.q.scq.expect("a NOP", sent)
-		if got := w.a.takeViolations(); len(got) != 1 || got[0] != engine.RuleReserved {
+		good := wqe{op: prm.OpcodeWrite}.dc(w.to[0]).raddr(w.bm, 0).data(w.am, 0, 8)
+		bad := wqe{op: prm.OpcodeWrite}.dc(w.to[0]).words(w.bm.addr, 0x7777<<32).data(w.am, 0, 8)
+		w.do(func() {
+			w.q.stream(1, good)
+			w.q.stream(2, bad)
+			w.q.stream(1, good)
+		})
+		w.q.scq.expect("streams of a DCI without them", sent, sendError(transport.RemoteAccess), flushed)
+		if got := w.a.takeViolations(); len(got) != 0 {
 			w.t.Errorf("violations %v", got)
+		}
+		c, rc := nops(world, engine.CQAttr{LogSize: 3})
+		w.do(func() { rc.stream(1, wqe{op: prm.OpcodeNOP}) })
+		c.expect("a NOP", sent)
+		if got := w.a.takeViolations(); len(got) != 1 || got[0] != engine.RuleReserved {
+			w.t.Errorf("violations %v of RC", got)
 		}
 	})
 }

@@ -141,7 +141,7 @@ func (h *HCA) CreateRQ(a RQAttr) (*RQ, error) {
 		return nil, err
 	}
 	q.pd.users++
-	q.cq.users++
+	q.cq.addUsers(1)
 	return q, nil
 }
 
@@ -196,7 +196,7 @@ func (h *HCA) DestroyRQ(number uint32) error {
 		return failf(ErrBusy, "RQ %#x has %d users", number, q.users)
 	}
 	q.pd.users--
-	q.cq.users--
+	q.cq.addUsers(-1)
 	h.drop(&q.Buffer)
 	h.eth.rqs.remove(number)
 	return nil

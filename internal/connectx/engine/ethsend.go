@@ -71,7 +71,7 @@ func (h *HCA) CreateSQ(a SQAttr) (*SQ, error) {
 	}
 	q.ring = sendQueue{hca: h, number: q.Number, uar: a.UAR, buffer: &q.Buffer, record: a.Record, size: block << a.LogSize}
 	q.pd.users++
-	q.cq.users++
+	q.cq.addUsers(1)
 	q.tis.users++
 	return q, nil
 }
@@ -109,7 +109,7 @@ func (h *HCA) DestroySQ(number uint32) error {
 	h.endBursts(number)
 	q.stop()
 	q.pd.users--
-	q.cq.users--
+	q.cq.addUsers(-1)
 	q.tis.users--
 	h.drop(&q.Buffer)
 	h.eth.sqs.remove(number)

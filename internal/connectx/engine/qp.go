@@ -237,10 +237,10 @@ func (qp *QP) addUsers(n int) {
 		qp.xrcd.users += n
 	}
 	if qp.sendCQ != nil {
-		qp.sendCQ.users += n
+		qp.sendCQ.addUsers(n)
 	}
 	if qp.recvCQ != nil {
-		qp.recvCQ.users += n
+		qp.recvCQ.addUsers(n)
 	}
 	if qp.srq != nil {
 		qp.srq.users += n

@@ -80,7 +80,7 @@ func (s *SRQ) addUsers(n int) {
 	s.pd.users += n
 	if s.XRC {
 		s.xrcd.users += n
-		s.cq.users += n
+		s.cq.addUsers(n)
 	}
 }
 

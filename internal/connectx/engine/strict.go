@@ -21,7 +21,7 @@ const (
 	RuleConsumer      Rule = "consumer"        // a consumer counter that is stale or ahead
 	RuleArmRecord     Rule = "arm-record"      // the arm word of the record differs from the doorbell
 	RuleCQOverrun     Rule = "cq-overrun"      // no room for a completion
-	RuleCQFresh       Rule = "cq-fresh"        // a new CQ buffer has entries that look valid
+	RuleCQFresh       Rule = "cq-fresh"        // a CQ buffer has entries that look valid before any is written
 	RuleKey           Rule = "key"             // a local key that does not exist
 	RuleSegments      Rule = "segments"        // segments of the wrong kind or order
 	RuleDS            Rule = "ds"              // the size differs from that of the segments
@@ -107,15 +107,20 @@ func (cq *CQ) checkArm(uar, word uint32) {
 	}
 }
 
+// armSolicited is the bit of an arm doorbell for solicited completions only.
+const armSolicited = 1 << 24
+
 // armedAgain reports whether a record belongs to a later arm than a doorbell. A
 // guest's stores are posted: it may have armed again before its doorbell
 // arrives, and have processed events meanwhile. A record that seems three
 // events later is one event earlier, unless the guest has so many events to
 // process: librdmacm polls, arms, polls again, and then leaves the event to
-// a later wait.
+// a later wait. An arm for solicited completions may be followed by one for all,
+// without a completion between them.
 func (cq *CQ) armedAgain(record, word uint32) bool {
 	sn, ci := (record>>28-word>>28)&3, (record-word)&0xffffff
-	return (sn <= 2 || int32(cq.generated-cq.processed) >= 3) && ci < 1<<23 && (sn != 0 || ci != 0)
+	extended := word&armSolicited != 0 && record&armSolicited == 0
+	return (sn <= 2 || int32(cq.generated-cq.processed) >= 3) && ci < 1<<23 && (sn != 0 || ci != 0 || extended)
 }
 
 // maxFresh bounds the number of entries of a new buffer that are checked.

@@ -98,15 +98,14 @@ var ruleTests = []struct {
 		p.a.scq.consumer = 7
 		p.a.scq.arm(true)
 	}},
-	{engine.RuleArmRecord, "an arm doorbell without its record", func(w *world, p *pair) {
-		p.a.h.Store(16, 0x20, be.AppendUint32(be.AppendUint32(nil, 1<<24), p.a.scq.Number))
-	}},
+	{engine.RuleArmRecord, "the record of another command", func(w *world, p *pair) { p.a.scq.armPosted(0, 1<<24) }},
 	{engine.RuleArmRecord, "the record of an earlier event", func(w *world, p *pair) { p.a.scq.armPosted(1<<28, 0) }},
 	{engine.RuleArmRecord, "the record of an earlier completion",
 		func(w *world, p *pair) { p.a.scq.armPosted(0, 0xffffff) }},
 	{engine.RuleCQFresh, "a CQ of zeros", func(w *world, p *pair) {
 		b, _ := p.a.h.buffer(4096)
-		must(p.a.h.CreateCQ(engine.CQAttr{LogSize: 6, Buffer: b, Record: p.a.h.alloc(8)}))
+		c := must(p.a.h.CreateCQ(engine.CQAttr{LogSize: 6, Buffer: b, Record: p.a.h.alloc(8)}))
+		p.a.h.newQP(engine.QPAttr{SendCQ: c.Number})
 	}},
 	{engine.RuleCQOverrun, "more completions than room", func(w *world, p *pair) {
 		c := p.a.h.newCQ(engine.CQAttr{LogSize: 1})
@@ -236,6 +235,7 @@ func TestArmedAgain(t *testing.T) {
 				c.armPosted(0, record)
 			}
 			c.armPosted(3<<28, 0)
+			c.armPosted(1<<24, 0)
 		})
 	})
 }

@@ -28,7 +28,7 @@ func (w *sendWQE) checkControl() {
 	for _, f := range []prm.Field{prm.CtrlReserved7, prm.CtrlReserved11, prm.CtrlReserved12} {
 		w.checkZero(f, w.raw)
 	}
-	if w.qp == nil || !w.qp.streams() {
+	if w.qp == nil || w.qp.Service != ServiceDCI { // a DCI without streams ignores it: perftest counts it up
 		w.checkZero(prm.CtrlStream, w.raw)
 	}
 	if i := uint16(prm.CtrlWQEIndex.Get(w.raw)); i != w.index {
