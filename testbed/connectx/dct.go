@@ -90,9 +90,7 @@ func (d *Device) createDCT(in, out []byte) error {
 	if prm.DCTCCSRes.Get(c) == dctScatter64 {
 		a.ScatterResponse = 64
 	}
-	var err error
-	a.OutOfOrder, err = d.outOfOrder(engine.ServiceDCT, prm.DCTCDPOrdering1.Is(c), prm.DCTCDPOrderingForce.Is(c))
-	if err != nil {
+	if err := d.order(engine.ServiceDCT, dctOrder.get(c), &a); err != nil {
 		return err
 	}
 	t, err := d.hca.CreateDCT(a)
@@ -134,8 +132,7 @@ func (d *Device) queryDCT(in, out []byte) error {
 	prm.DCTCPKeyIndex.Set(c, uint64(a.Primary.PKeyIndex))
 	prm.DCTCPort.Set(c, 1)
 	prm.DCTCECE.Set(c, uint64(a.ECE))
-	prm.DCTCDPOrdering1.SetBool(c, a.OutOfOrder)
-	prm.DCTCDPOrderingForce.SetBool(c, a.OutOfOrder)
+	dctOrder.set(c, ordering(a.Ordering))
 	if a.ScatterResponse == 64 {
 		prm.DCTCCSRes.Set(c, dctScatter64)
 	}

@@ -21,7 +21,8 @@ func (o *objects) createRMP() uint64 {
 	}))
 }
 
-// fillDCT fills in CREATE_DCT with a context that has no field without a value.
+// fillDCT fills in CREATE_DCT with a context that has no field without a value, except dp_ordering_0, which excludes
+// dp_ordering_1.
 func (o *objects) fillDCT(srqn uint64) func(in []byte) {
 	return func(in []byte) {
 		c := prm.CreateDCTInDCTC.Bytes(in)

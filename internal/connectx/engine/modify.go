@@ -176,9 +176,11 @@ func (qp *QP) set(which Param, a *QPAttr) {
 		ParamRNRRetry:    func() { q.RNRRetry = a.RNRRetry },
 		ParamECE:         func() { q.ECE = a.ECE },
 		ParamAckTimeout:  func() { q.AckTimeout = a.AckTimeout },
-		paramMTU:         func() { q.MTU, q.RemoteQPN, q.OutOfOrder = a.MTU, a.RemoteQPN&0xffffff, a.OutOfOrder },
-		paramRecvPSN:     func() { q.RecvPSN = a.RecvPSN & 0xffffff },
-		paramSendPSN:     func() { q.SendPSN = a.SendPSN & 0xffffff },
+		paramMTU: func() {
+			q.MTU, q.RemoteQPN, q.OutOfOrder, q.Ordering = a.MTU, a.RemoteQPN&0xffffff, a.OutOfOrder, a.Ordering
+		},
+		paramRecvPSN: func() { q.RecvPSN = a.RecvPSN & 0xffffff },
+		paramSendPSN: func() { q.SendPSN = a.SendPSN & 0xffffff },
 	} {
 		if which&p != 0 {
 			do()

@@ -99,6 +99,7 @@ type QPAttr struct {
 	ECE                                   uint32 // options of enhanced connection establishment
 	LAGPort                               uint8  // of the LAG, through which packets leave; 0 means any
 	OutOfOrder                            bool   // packets may overtake others; of a DCT since its creation
+	Ordering                              uint8  // the requested order, of which OutOfOrder is the result, for queries
 }
 
 // A QP is a queue pair.

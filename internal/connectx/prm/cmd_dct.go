@@ -13,6 +13,7 @@ var (
 	DCTCRWE             = DCTC.field("rwe", 0xd, 5, 1)
 	DCTCRAE             = DCTC.field("rae", 0xd, 6, 1)
 	DCTCRLKY            = DCTC.field("rlky", 0xe, 1, 1)
+	DCTCDPOrdering0     = DCTC.field("dp_ordering_0", 0xe, 3, 1)
 	DCTCDPOrdering1     = DCTC.field("dp_ordering_1", 0xe, 4, 1)
 	DCTCCSRes           = DCTC.field("cs_res", 0x11, 0, 8)
 	DCTCMinRNRNak       = DCTC.field("min_rnr_nak", 0x12, 3, 5)

@@ -16,6 +16,7 @@ var (
 	QPCAtomicLikeWriteEn       = QPC.field("atomic_like_write_en", 0x4, 2, 1)
 	QPCLatencySensitive        = QPC.field("latency_sensitive", 0x4, 3, 1)
 	QPCDrainSigerr             = QPC.field("drain_sigerr", 0x4, 5, 1)
+	QPCDPOrdering0             = QPC.field("dp_ordering_0", 0x4, 6, 1)
 	QPCDPOrderingForce         = QPC.field("dp_ordering_force", 0x4, 7, 1)
 	QPCPD                      = QPC.field("pd", 0x5, 0, 24)
 	QPCMTU                     = QPC.field("mtu", 0x8, 0, 3)
