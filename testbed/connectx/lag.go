@@ -11,12 +11,13 @@ import (
 
 // lagCommands are the commands of link aggregation.
 var lagCommands = []command{
-	{0x842, "QUERY_LAG", prm.QueryLAGIn, prm.QueryLAGOut, inEth, (*Device).queryLAG},
+	{0x842, "QUERY_LAG", prm.QueryLAGIn, prm.QueryLAGOut, running, (*Device).queryLAG},
 }
 
 const (
 	lagPorts  = 2
 	lagActive = 1 // lag_state
+	lagDCTs   = 1 // lag_dct: DCTs receive through the ports of the LAG
 )
 
 // offeredLAG are capabilities of link aggregation. lag_tx_port_affinity permits ports of queue pairs, and the last two
@@ -26,6 +27,7 @@ var offeredLAG = []Capability{
 	{CapGeneral, prm.HCACapLAGTXPortAffinity, 1},
 	{CapGeneral, prm.HCACapInit2LAGTXPortAffinity, 1},
 	{CapGeneral, prm.HCACapRTS2RTSLAGTXPortAffinity, 1},
+	{CapGeneral, prm.HCACapLAGDCT, lagDCTs},
 }
 
 // inLAG reports whether the device is part of a LAG.
@@ -33,10 +35,11 @@ func (d *Device) inLAG() bool {
 	return d.caps.general(prm.HCACapNumLAGPorts) > 1 && d.caps.general(prm.HCACapLAGTXPortAffinity) != 0
 }
 
-// queryLAG returns the ports that are used for each port. All are up.
+// queryLAG returns the ports that are used for each port. All are up. Outside of a LAG, its state is 0: programs of DevX
+// query it without looking at capabilities.
 func (d *Device) queryLAG(in, out []byte) error {
 	if !d.inLAG() {
-		return refuse(statusBadOpcode, reasonCapability)
+		return nil
 	}
 	c := prm.QueryLAGOutLAGC.Bytes(out)
 	prm.LAGCState.Set(c, lagActive)

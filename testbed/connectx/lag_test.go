@@ -110,6 +110,21 @@ func TestQueryLAG(t *testing.T) {
 	if want := [3]uint64{lagActive, 1, 2}; got != want {
 		t.Errorf("the state and the ports used are %v, want %v", got, want)
 	}
+	page := o.device.caps.page(CapGeneral, true)
+	if prm.HCACapLAGDCT.Get(page) != lagDCTs { // programs do not use DC in a LAG without it
+		t.Errorf("lag_dct is %d", prm.HCACapLAGDCT.Get(page))
+	}
+}
+
+// outsideOfLAG checks that QUERY_LAG, from any user, returns that there is no LAG.
+func (o *objects) outsideOfLAG() {
+	o.t.Helper()
+	u := o.newUser()
+	for _, fill := range []func([]byte){nil, u.as(nil)} {
+		if s := prm.LAGCState.Get(prm.QueryLAGOutLAGC.Bytes(o.run(0x842, 0, fill))); s != 0 {
+			o.t.Errorf("the state outside of a LAG is %d", s)
+		}
+	}
 }
 
 // TestNoLAG checks devices without link aggregation: on InfiniBand, and those that lack a capability.
@@ -118,12 +133,12 @@ func TestNoLAG(t *testing.T) {
 	unbound := Capability{CapGeneral, prm.HCACapLAGTXPortAffinity, 0}
 	for name, o := range map[string]*objects{"one port": onEthernet(t, one), "no choice": onEthernet(t, unbound)} {
 		t.Run(name, func(t *testing.T) {
-			o.refused(0x842, 0, statusBadOpcode, reasonCapability, nil)
+			o.outsideOfLAG()
 			o.refused(0x502, 0, statusBadParam, reasonCapability, through(uint64(o.createQP(engine.ServiceRC)), 1, 0))
 		})
 	}
 	ib := newObjects(t, nil)
-	ib.refused(0x842, 0, statusBadOpcode, reasonLink, nil)
+	ib.outsideOfLAG()
 	ib.refused(0x502, 0, statusBadParam, reasonCapability, through(uint64(ib.createQP(engine.ServiceRC)), 1, 0))
 
 	o := onEthernet(t, Capability{CapGeneral, prm.HCACapRTS2RTSLAGTXPortAffinity, 0},

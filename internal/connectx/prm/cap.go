@@ -111,6 +111,7 @@ var (
 	HCACapDriverVersion                 = HCACap.field("driver_version", 0x4c, 1, 1)
 	HCACapMKeyByName                    = HCACap.field("mkey_by_name", 0x4c, 6, 1)
 	HCACapLogBfRegSize                  = HCACap.field("log_bf_reg_size", 0x4d, 3, 5)
+	HCACapLAGDCT                        = HCACap.field("lag_dct", 0x4e, 6, 2)
 	HCACapLAGTXPortAffinity             = HCACap.field("lag_tx_port_affinity", 0x4f, 0, 1)
 	HCACapLAGMaster                     = HCACap.field("lag_master", 0x4f, 3, 1)
 	HCACapNumLAGPorts                   = HCACap.field("num_lag_ports", 0x4f, 4, 4)
