@@ -157,6 +157,11 @@ func TestDeviceResources(t *testing.T) {
 			}
 		}
 	}
+	for _, d := range mustDevices(t) {
+		if ports, err := FailedGSI(d.Name); err != nil || len(ports) > 0 {
+			t.Errorf("%s: ports %v have failed, %v", d.Name, ports, err)
+		}
+	}
 	if _, err := Resources("none"); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("resources of an unknown device: %v", err)
 	}

@@ -156,3 +156,13 @@ func FuzzSummary(f *testing.F) {
 		}
 	})
 }
+
+// FuzzQPs decodes lists of QPs.
+func FuzzQPs(f *testing.F) {
+	f.Add(appendAttr(nil, uapi.RDMA_NLDEV_ATTR_RES_QP, qpEntry(1, qpTypeGSI, qpStateErr)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if ports, err := decodeFailedGSI(data); err == nil && len(ports) > len(data) {
+			t.Errorf("%d ports of %d bytes", len(ports), len(data))
+		}
+	})
+}

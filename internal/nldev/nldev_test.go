@@ -204,6 +204,43 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// qpEntry encodes a QP of a list as the kernel does. User QPs have further attributes.
+func qpEntry(port uint32, kind, state byte) []byte {
+	e := appendU32(nil, uapi.RDMA_NLDEV_ATTR_PORT_INDEX, port)
+	e = appendU32(e, uapi.RDMA_NLDEV_ATTR_RES_LQPN, 1)
+	e = appendAttr(e, uapi.RDMA_NLDEV_ATTR_RES_TYPE, []byte{kind})
+	e = appendAttr(e, uapi.RDMA_NLDEV_ATTR_RES_STATE, []byte{state})
+	return appendAttr(nil, uapi.RDMA_NLDEV_ATTR_RES_QP_ENTRY|0x8000, e)
+}
+
+func TestFailedGSI(t *testing.T) {
+	const rc, rts = 2, 3
+	interrupted := uint16(unix.NLM_F_DUMP_INTR)
+	c := fakeClient(t, func(r request) [][]byte {
+		if r.op == uapi.RDMA_NLDEV_CMD_GET {
+			return [][]byte{reply(r, unix.NLM_F_MULTI, deviceAttrs(1, "rxe0")), done(r)}
+		}
+		if r.op != uapi.RDMA_NLDEV_CMD_RES_QP_GET || order.Uint32(r.attrs[uapi.RDMA_NLDEV_ATTR_DEV_INDEX]) != 1 {
+			t.Errorf("request %+v", r)
+		}
+		list := func(flags uint16, qps ...[]byte) []byte {
+			b := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, 1)
+			return reply(r, unix.NLM_F_MULTI|flags, appendAttr(b, uapi.RDMA_NLDEV_ATTR_RES_QP|0x8000, cat(qps...)))
+		}
+		out := [][]byte{list(interrupted, qpEntry(3, qpTypeGSI, qpStateErr), qpEntry(1, rc, qpStateErr)),
+			list(0, qpEntry(2, qpTypeGSI, rts), qpEntry(1, qpTypeGSI, qpStateErr), qpEntry(1, qpTypeGSI, qpStateErr)), done(r)}
+		interrupted = 0
+		return out
+	})
+	got, err := c.failedGSI("rxe0")
+	if d := cmp.Diff([]uint32{1, 3}, got); err != nil || d != "" {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if _, err := c.failedGSI("none"); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("an unknown device: %v", err)
+	}
+}
+
 func TestSystem(t *testing.T) {
 	c := fakeClient(t, func(r request) [][]byte {
 		b := appendAttr(nil, uapi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{1})

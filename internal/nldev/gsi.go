@@ -1,0 +1,76 @@
+package nldev
+
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
+
+// The kernel's numbers of a type and a state of QPs: enum ib_qp_type and ib_qp_state.
+const (
+	qpTypeGSI  = 1
+	qpStateErr = 6
+)
+
+// FailedGSI returns the ports of a device whose QP for the messages of the connection manager, the GSI QP, is in state
+// ERR. No connection can be established through such a port. The kernel shows its own QPs only in the first PID
+// namespace, so the result is empty in most containers. It reads the same as `rdma resource show qp`.
+func FailedGSI(dev string) (ports []uint32, err error) { return kernel.failedGSI(dev) }
+
+func (c client) failedGSI(dev string) (ports []uint32, err error) {
+	const op = "list queue pairs of"
+	conn, err := c.open(op, dev)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.t.close()
+	index, err := conn.find(op, dev)
+	if err != nil {
+		return nil, err
+	}
+	attrs := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
+	err = conn.ask(op, dev, uapi.RDMA_NLDEV_CMD_RES_QP_GET, true, attrs,
+		func() { ports = nil },
+		func(b []byte) error {
+			more, err := decodeFailedGSI(b)
+			ports = append(ports, more...)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports), nil
+}
+
+// decodeFailedGSI decodes a list of QPs and returns the ports of those that have failed.
+func decodeFailedGSI(b []byte) (ports []uint32, err error) {
+	entry := func(typ uint16, data []byte) error {
+		if typ != uapi.RDMA_NLDEV_ATTR_RES_QP_ENTRY {
+			return nil
+		}
+		var port, kind, state uint64
+		err := eachAttr(data, func(typ uint16, data []byte) (err error) {
+			switch typ {
+			case uapi.RDMA_NLDEV_ATTR_PORT_INDEX:
+				port, err = unsigned(typ, data)
+			case uapi.RDMA_NLDEV_ATTR_RES_TYPE:
+				kind, err = unsigned(typ, data)
+			case uapi.RDMA_NLDEV_ATTR_RES_STATE:
+				state, err = unsigned(typ, data)
+			}
+			return err
+		})
+		if err == nil && kind == qpTypeGSI && state == qpStateErr {
+			ports = append(ports, uint32(port))
+		}
+		return err
+	}
+	err = eachAttr(b, func(typ uint16, data []byte) error {
+		if typ == uapi.RDMA_NLDEV_ATTR_RES_QP {
+			return eachAttr(data, entry)
+		}
+		return nil
+	})
+	return ports, err
+}
