@@ -72,7 +72,7 @@ var layers = []struct {
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},
-	{"cmd/internal/doctor/...", []string{"rdma", "uverbs", "provider/all", "cmd/internal/doctor/...", "internal/nldev"}},
+	{"cmd/internal/doctor/...", []string{"rdma", "cm", "uverbs", "provider/all", "cmd/internal/doctor/...", "internal/nldev"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
 	{"examples/objects", []string{"examples/objects/onesided", "provider/all"}},
 	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},

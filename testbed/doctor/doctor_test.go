@@ -57,6 +57,18 @@ var faults = []fault{
 	{name: "network namespace", id: "netns", plant: "rdma system set netns exclusive && ip netns add other", noFix: true,
 		within: []string{"ip", "netns", "exec", "other"},
 		undo:   "ip netns del other; until rdma system set netns shared; do :; done"},
+	{name: "interface in another namespace", id: "gid-netns", plant: "ip netns add pod", noFix: true,
+		within: []string{"ip", "netns", "exec", "pod"}, undo: "ip netns del pod"},
+	{name: "interface of the same name and address", id: "gid-netns", noFix: true, plant: "ip netns add pod && " +
+		"ip -n pod link add d0 type dummy && ip -n pod addr add 10.9.0.1/24 dev d0 && ip -n pod link set d0 up",
+		within: []string{"ip", "netns", "exec", "pod"}, undo: "ip netns del pod"},
+	{name: "two devices with the same address", id: "gid-duplicate", plant: "ip link add d7 type dummy && " +
+		"ip addr add 10.9.0.1/24 dev d7 && ip link set d7 up && rdma link add rxe7 type rxe netdev d7",
+		undo: "rdma link del rxe7; ip link del d7; ip addr replace 10.9.0.1/24 dev d0"},
+	// A message of the connection manager is sent again while the interface is down.
+	{name: "outage while connecting", id: "gsi-error", plant: "rping -c -a 10.9.0.77 -C 1 & " +
+		"until rdma res show qp | grep -q 'type RC'; do :; done; ip link set d0 down; " +
+		"until rdma res show qp | grep -q 'type GSI state ERR'; do :; done; kill $!; wait $!; ip link set d0 up"},
 	{name: "no device", id: "no-device", plant: "rdma link del rxe0", undo: "true"},
 	{name: "no peer", id: "peer-tcp", plant: "true", noFix: true, args: []string{"10.9.0.1"}},
 }

@@ -1,19 +1,23 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A fake is a machine: the files below its root, and a kernel that reports what the fields say.
@@ -28,6 +32,9 @@ type fake struct {
 	try       map[string]error // of using devices
 	limits    map[int]uint64
 	addrs     map[string][]netip.Addr
+	binds     map[netip.Addr]string // the devices of local addresses
+	bindErr   error                 // of Bind, of all addresses
+	gsi       map[string][]uint32   // of FailedGSI
 	source    netip.Addr
 	pfc       uint8
 }
@@ -39,11 +46,30 @@ func (f *fake) ConnectionManager() (nldev.CharDev, error) {
 }
 
 func (f *fake) SharedDevices() (bool, error) { return !f.exclusive, nil }
+func (f *fake) FailedGSI(device string) ([]uint32, error) {
+	if f.gsi == nil {
+		return nil, unix.EACCES
+	}
+	return f.gsi[device], nil
+}
+
 func (f *fake) FlowControl(netdev string) (uint8, error) {
 	if netdev == "eth9" {
 		return 0, unix.EOPNOTSUPP
 	}
 	return f.pfc, nil
+}
+
+func (f *fake) Bind(local netip.Addr) (string, error) {
+	if f.bindErr != nil {
+		return "", f.bindErr
+	}
+	for _, addrs := range f.addrs {
+		if device := f.binds[local]; device != "" && slices.Contains(addrs, local) {
+			return device, nil
+		}
+	}
+	return "", &cm.Error{Op: "bind", Object: local.String(), Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV}
 }
 
 func (f *fake) Try(device string) error { return f.try[device] }
@@ -99,7 +125,7 @@ const (
 func newFake(t *testing.T) *fake {
 	f := &fake{t: t, root: t.TempDir(), pfc: 1 << 3, refuse: map[string]error{}, try: map[string]error{},
 		limits: map[int]uint64{unix.RLIMIT_MEMLOCK: unix.RLIM_INFINITY, unix.RLIMIT_NOFILE: 65536},
-		addrs:  map[string][]netip.Addr{"eth0": {netip.MustParseAddr(mlx5Addr)}},
+		addrs:  map[string][]netip.Addr{}, binds: map[netip.Addr]string{}, gsi: map[string][]uint32{},
 		source: netip.MustParseAddr(mlx5Addr)}
 	f.addDevice("mlx5_0", "eth0", mlx5Addr, uapi.RDMA_DRIVER_MLX5)
 	for path, text := range map[string]string{
@@ -150,6 +176,8 @@ func (f *fake) addDevice(name, netdev, addr string, driver uint32) {
 	} {
 		f.write(path, text)
 	}
+	a := netip.MustParseAddr(addr)
+	f.addrs[netdev], f.binds[a] = append(f.addrs[netdev], a), cmp.Or(f.binds[a], name)
 	f.gid(name, 0, "fe80::1", "RoCE v2", netdev)
 	f.gid(name, 1, addr, "IB/RoCE v1", netdev)
 	f.gid(name, 2, addr, "RoCE v2", netdev)

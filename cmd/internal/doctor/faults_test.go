@@ -117,6 +117,13 @@ var faults = []fault{
 	{"InfiniBand without a subnet manager", "no-subnet-manager", check.Error, func(f *fake) {
 		f.port("2: INIT", "5: LinkUp", "InfiniBand")
 	}, check.Request{}},
+	{"soft-RoCE after an outage", "gsi-error", check.Error, func(f *fake) {
+		f.devices[0].Char.DriverID = uapi.RDMA_DRIVER_RXE
+		f.gsi["mlx5_0"] = []uint32{1}
+	}, check.Request{}},
+	{"an adapter whose queue pair for connections has failed", "gsi-error", check.Error, func(f *fake) {
+		f.gsi["mlx5_0"] = []uint32{1}
+	}, check.Request{}},
 	{"an MTU too small for RoCE", "mtu-small", check.Error, func(f *fake) { f.write("sys/class/net/eth0/mtu", "300") },
 		check.Request{}},
 	{"a small MTU", "mtu-low", check.Warning, func(f *fake) { f.write("sys/class/net/eth0/mtu", "1000") },
@@ -132,6 +139,19 @@ var faults = []fault{
 		for i := range 3 {
 			f.gid("mlx5_0", i, mlx5Addr, "IB/RoCE v1", "eth0")
 		}
+	}, check.Request{}},
+	{"the network interface is in another network namespace", "gid-netns", check.Error, func(f *fake) {
+		f.addrs = map[string][]netip.Addr{"lo": {netip.MustParseAddr("127.0.0.1")}}
+	}, check.Request{}},
+	{"a container whose network interface is another one", "gid-netns", check.Error, func(f *fake) {
+		f.addrs["eth0"] = []netip.Addr{netip.MustParseAddr("10.244.0.7")}
+		f.write(".dockerenv", "")
+	}, check.Request{}},
+	{"an interface of the same name and address in this namespace", "gid-netns", check.Error, func(f *fake) {
+		clear(f.binds)
+	}, check.Request{Address: mlx5Addr}},
+	{"two devices with the same address", "gid-duplicate", check.Warning, func(f *fake) {
+		f.addDevice("mlx5_1", "eth1", mlx5Addr, uapi.RDMA_DRIVER_MLX5)
 	}, check.Request{}},
 	{"an address without a GID", "no-gid-for-address", check.Error, func(f *fake) {
 		f.addrs["eth0"] = append(f.addrs["eth0"], netip.MustParseAddr("192.0.2.9"))
@@ -243,6 +263,18 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNoBinding checks that doctor compares the addresses of network interfaces where it cannot use the connection
+// manager.
+func TestNoBinding(t *testing.T) {
+	f := newFake(t)
+	f.bindErr, f.gsi = unix.EACCES, nil
+	if findings := f.run(check.Request{Address: mlx5Addr}); check.Worst(findings) > check.OK {
+		t.Errorf("%+v", findings)
+	}
+	f.addrs["eth0"] = []netip.Addr{netip.MustParseAddr("10.244.0.7")}
+	find(t, f.run(check.Request{}), "gid-netns")
 }
 
 // TestVirtualFunction checks that a virtual function is not reported for a setting of its physical function.

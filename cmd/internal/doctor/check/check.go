@@ -58,7 +58,7 @@ type subject func(m *machine) []Finding
 
 // subjects lists the checks in the order of their output: what a later one needs comes first.
 var subjects = []subject{
-	modules, adapters, nodes, netns, provider, memlock, files, cgroups, ports, mtu, gids, address, cmDefaults,
+	modules, adapters, nodes, netns, provider, memlock, files, cgroups, ports, gsi, mtu, gids, address, cmDefaults,
 	flowControl, counters, pci, iommu, numa, hugePages, firmware, use,
 }
 

@@ -19,13 +19,19 @@ func gids(m *machine) []Finding {
 			return nil
 		}
 		name := fmt.Sprintf("%s port %d", d.Name, p.number)
-		routable := slices.IndexFunc(p.gids, func(g nldev.GID) bool {
-			return v2(g) && !addr(g).IsLinkLocalUnicast()
+		routable := slices.DeleteFunc(slices.Clone(p.gids), func(g nldev.GID) bool {
+			return !v2(g) || addr(g).IsLinkLocalUnicast()
 		})
+		used := slices.IndexFunc(routable, func(g nldev.GID) bool { return m.uses(d, g) == d.Name })
 		switch {
-		case routable >= 0:
-			g := p.gids[routable]
-			return []Finding{fact("gid", "%s has the address %v, GID index %d", name, addr(g), g.Index)}
+		case used >= 0:
+			g := routable[used]
+			found := fact("gid", "%s has the address %v, GID index %d", name, addr(g), g.Index)
+			return append(m.duplicates(d, name, routable), found)
+		case len(routable) > 0 && m.uses(d, routable[0]) != "":
+			return m.duplicates(d, name, routable)
+		case len(routable) > 0:
+			return []Finding{m.elsewhere(name, routable[0])}
 		case len(p.gids) > 0 && !slices.ContainsFunc(p.gids, v2):
 			return []Finding{{ID: "gid-v1", Severity: Warning, Seen: name + " has GIDs of RoCE v1 only",
 				Why: "RoCE v1 is not routed, and current peers use v2",
@@ -66,7 +72,13 @@ func (m *machine) gidFor(local, requested netip.Addr) []Finding {
 	for _, d := range m.devices {
 		for _, p := range d.ports {
 			for _, g := range p.gids {
-				if addr(g) == local && (v2(g) || !p.ethernet) {
+				if addr(g) != local || p.ethernet && !v2(g) {
+					continue
+				}
+				switch m.uses(d, g) {
+				case "": // gids reports it
+					return nil
+				case d.Name:
 					return []Finding{fact("address", "for %v, %s port %d is used, with GID index %d: %v", requested,
 						d.Name, p.number, g.Index, local)}
 				}

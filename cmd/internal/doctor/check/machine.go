@@ -22,6 +22,7 @@ type machine struct {
 	hidden  []string // devices of other network namespaces
 	cm      *nldev.CharDev
 	addrs   map[string][]netip.Addr // by network interface
+	bound   map[netip.Addr]binding
 }
 
 // A device is an RDMA device.
@@ -38,13 +39,13 @@ type port struct {
 	ethernet bool
 	state    string // "4: ACTIVE"
 	physical string // "5: LinkUp"
-	netdev   string // "" on InfiniBand, or in another network namespace
+	netdev   string // "" on InfiniBand, or if it is in another network namespace
 	gids     []nldev.GID
 }
 
 // examine reads what the checks need.
 func examine(s *System, r Request) *machine {
-	m := &machine{System: s, request: r}
+	m := &machine{System: s, request: r, bound: make(map[netip.Addr]binding)}
 	m.addrs, _ = s.Kernel.Addresses() // without it no address is found, which checks report
 	list, err := s.Kernel.Devices()
 	m.err = err
@@ -80,6 +81,9 @@ func (m *machine) device(d nldev.Device) device {
 		}
 		p := port{number: n, ethernet: at("link_layer") == "Ethernet", state: at("state"), physical: at("phys_state")}
 		p.netdev, _ = sysfs.Netdev(d.Name, n) // InfiniBand has none
+		if _, here := m.addrs[p.netdev]; !here && m.addrs != nil {
+			p.netdev = ""
+		}
 		p.gids, _ = sysfs.GIDTable(d.Name, n) // an empty table is reported
 		x.ports = append(x.ports, p)
 	}

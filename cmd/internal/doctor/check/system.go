@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -32,6 +33,8 @@ type Kernel interface {
 	ConnectionManager() (nldev.CharDev, error)
 	// SharedDevices reports whether network namespaces share the RDMA devices.
 	SharedDevices() (bool, error)
+	// FailedGSI returns the ports of a device whose QP for messages of the connection manager is in state ERR.
+	FailedGSI(device string) (ports []uint32, err error)
 	// FlowControl returns the priorities for which a network interface has priority flow control, one bit each.
 	FlowControl(netdev string) (uint8, error)
 	// OpenNode opens a file for reading and writing, and closes it.
@@ -42,6 +45,9 @@ type Kernel interface {
 	Addresses() (map[string][]netip.Addr, error)
 	// Source returns the local address that the routing table selects for a peer.
 	Source(peer netip.Addr) (netip.Addr, error)
+	// Bind returns the RDMA device that connections by a local address use: that to which the connection manager binds
+	// the address.
+	Bind(local netip.Addr) (device string, err error)
 	// Try opens a device and creates an object of each kind that programs need.
 	Try(device string) error
 }
@@ -100,6 +106,8 @@ func (host) ConnectionManager() (nldev.CharDev, error) { return nldev.ClientChar
 
 func (host) SharedDevices() (bool, error) { return nldev.NetnsMode() }
 
+func (host) FailedGSI(device string) ([]uint32, error) { return nldev.FailedGSI(device) }
+
 func (host) FlowControl(netdev string) (uint8, error) { return nldev.FlowControl(netdev) }
 
 func (host) OpenNode(path string) error {
@@ -146,6 +154,21 @@ func (host) Source(peer netip.Addr) (netip.Addr, error) {
 	}
 	addr := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 	return addr, c.Close()
+}
+
+func (host) Bind(local netip.Addr) (device string, err error) {
+	id, err := cm.NewID(cm.PSTCP)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, id.Close()) }()
+	if err := id.Bind(netip.AddrPortFrom(local, 0)); err != nil {
+		return "", err
+	}
+	if c := id.Verbs(); c != nil {
+		device = c.Name()
+	}
+	return device, nil
 }
 
 func (host) Try(device string) (err error) {
