@@ -35,8 +35,8 @@ func (d *Device) inLAG() bool {
 	return d.caps.general(prm.HCACapNumLAGPorts) > 1 && d.caps.general(prm.HCACapLAGTXPortAffinity) != 0
 }
 
-// queryLAG returns the ports that are used for each port. All are up. Outside of a LAG, its state is 0: programs of DevX
-// query it without looking at capabilities.
+// queryLAG returns the ports that are used for each port. All are up. Outside of a LAG, its state is 0: programs of
+// DevX query it without looking at capabilities.
 func (d *Device) queryLAG(in, out []byte) error {
 	if !d.inLAG() {
 		return nil

@@ -58,9 +58,9 @@ func (d *Device) decodeOrder(in []byte, a *engine.QPAttr) error {
 	return d.order(qp.Service, qpOrder.get(prm.ModifyQPInQPC.Bytes(in)), a)
 }
 
-// order sets the order of packets of a service. Adapters have a default of the administrator, which a context overrides
-// with dp_ordering_force, for a service with dp_ordering_ooo_all. Here, the default is what the context requests. At the
-// middle level only READs and WRITEs may overtake others: the device keeps the order then.
+// order sets the order of packets of a service. Adapters have a default of the administrator, which a context
+// overrides with dp_ordering_force, for a service with dp_ordering_ooo_all. Here, the default is what the context
+// requests. At the middle level only READs and WRITEs may overtake others: the device keeps the order then.
 func (d *Device) order(s engine.Service, o ordering, a *engine.QPAttr) error {
 	f, ok := orderings[s]
 	switch {

@@ -33,15 +33,18 @@ func (o *objects) orderOf(qpn uint64) (order ordering, free bool) {
 	return order, err == nil && qp.OutOfOrder
 }
 
-// TestOutOfOrder checks the orders that INIT2RTR_QP requests, which a query returns. UCX requests all levels, by default
-// without force. Another transition makes an ordinary queue pair again.
+// TestOutOfOrder checks the orders that INIT2RTR_QP requests, which a query returns. UCX requests all levels, by
+// default without force. Another transition makes an ordinary queue pair again.
 func TestOutOfOrder(t *testing.T) {
 	o := newObjects(t, nil)
 	qpn := o.inInit(engine.ServiceRC)
 	for _, want := range []struct {
 		order ordering
 		free  bool
-	}{{orderAll | orderForced, true}, {orderAll, true}, {orderForced, false}, {1, false}, {1 | orderForced, false}, {0, false}} {
+	}{
+		{orderAll | orderForced, true}, {orderAll, true},
+		{orderForced, false}, {1, false}, {1 | orderForced, false}, {0, false},
+	} {
 		o.run(0x503, 0, orderedTo(qpn, want.order))
 		if got, free := o.orderOf(qpn); got != want.order || free != want.free {
 			t.Errorf("order %#b: the context has %#b, and out of order is %v", want.order, got, free)
@@ -79,8 +82,8 @@ func TestDCTOrder(t *testing.T) {
 	}
 }
 
-// TestNoOutOfOrder checks devices that lack one of the capabilities: the service's, which permits the levels, or the one
-// that permits to override the administrator.
+// TestNoOutOfOrder checks devices that lack one of the capabilities: the service's, which permits the levels, or the
+// one that permits to override the administrator.
 func TestNoOutOfOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		lacks   Capability
