@@ -160,6 +160,7 @@ func (p *pool) grow(class int) (*slab, error) {
 		return nil, net.ErrClosed
 	}
 	p.busy.Add(1)
+	defer p.busy.Done() // when p.slabs is complete: close reads it without p.mu
 	p.grows[class] = true
 	p.mu.Unlock()
 	s, err := p.register(class)
@@ -169,7 +170,6 @@ func (p *pool) grow(class int) (*slab, error) {
 	p.mu.Lock()
 	p.grows[class] = false
 	p.grown.Broadcast()
-	p.busy.Done()
 	if err != nil {
 		return nil, err
 	}
