@@ -164,8 +164,6 @@ func (q *CQ) Entries() int { return int(q.entries.Load()) }
 // that returns its completion. It returns [ErrClosed] after Close. If the queue is
 // empty, it returns [ErrCQOverrun] if completions were lost because the queue was full, and
 // [ErrDeviceGone] if the device is gone.
-//
-//go:nosplit
 func (q *CQ) Poll(wcs []WC) (n int, err error) {
 	if !q.single {
 		q.calls.Lock()

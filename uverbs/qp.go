@@ -88,8 +88,6 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // [ErrTooLong]; on DCIs [ErrNoStreams]; on raw packet QPs [ErrFrameHeader]; [ErrState], [ErrNoQueue], [ErrClosed] and
 // [ErrDeviceGone]; [ErrBusy] on a single-goroutine QP with an open batch; and the
 // kernel's error for the doorbell.
-//
-//go:nosplit
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	if race.Enabled {
 		releasePost(q.cfg.SendCQ)
@@ -110,8 +108,6 @@ func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 
 // PostRecv posts work requests to the receive queue, in order: ibv_post_recv(3).
 // Errors and n are as for [QP.PostSend].
-//
-//go:nosplit
 func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 	if race.Enabled {
 		releasePost(q.cfg.RecvCQ)
