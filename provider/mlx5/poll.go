@@ -2,7 +2,6 @@ package mlx5
 
 import (
 	"math/bits"
-	"runtime"
 
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
@@ -113,11 +112,11 @@ func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
 		q.ci = ci
 		mmio.Publish32BE(&q.record.words[consumed], ci&indexMask)
 	}
-	// The entries may have been read from zero pages. Retire sets halted before it maps those.
+	// The entries may have been read from zero pages. Retire sets halted before it maps those. Up to
+	// this read q, and with it the mapping, is reachable.
 	if q.halted.Load() {
 		return q.halt(n)
 	}
-	runtime.KeepAlive(q)
 	return n, nil
 }
 
