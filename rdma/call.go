@@ -23,6 +23,7 @@ type call struct {
 	number  int
 	used    bool // no other call may have the number
 	waiting bool // a caller waits
+	sent    bool // the caller waits for the reply
 	replied bool
 	m       Message
 	waiter  *waiter
@@ -129,6 +130,7 @@ func (c *Conn) freeCall(k *call) {
 func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 	c.mu.Lock()
 	defer c.unlock()
+	k.sent = true
 	for {
 		if k.replied && (k.m.large == nil || k.m.large.done) {
 			m := c.deliver(k.m)
@@ -171,6 +173,31 @@ func (c *Conn) endCalls() {
 	for _, k := range c.calls.all {
 		c.wake(k.waiter)
 	}
+}
+
+// callsOut returns how many calls of this side were sent and have had no reply.
+func (c *Conn) callsOut() (n int) {
+	for _, k := range c.calls.all {
+		if k.sent && !k.replied {
+			n++
+		}
+	}
+	return n
+}
+
+// callsIn returns how many calls of the peer the program has received and not replied to.
+func (c *Conn) callsIn() (n int) {
+	for _, serial := range c.calls.asked {
+		if serial != 0 {
+			n++
+		}
+	}
+	for i := range c.count {
+		if c.arrived[(c.first+i)%len(c.arrived)].kind == kindCall {
+			n--
+		}
+	}
+	return n
 }
 
 // replied handles a reply.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -25,15 +24,12 @@ type Conn struct {
 	peer    netip.AddrPort
 	inline  int // SENDs up to this length need no memory
 
-	mu       sync.Mutex
-	err      error                   // why the connection has ended, or nil
-	eof      bool                    // the peer has sent everything
-	closing  bool                    // Close was called
-	endFlush context.CancelCauseFunc // ends the wait of Close
-	done     chan struct{}           // closed when Close has ended
-	stats    Stats
+	mu sync.Mutex
+	ending
+	hooks
+	stats Stats
 
-	leading     bool // a caller polls without c.mu
+	leader      leaderState
 	leaderDone  sync.Cond
 	woken       int // callers that were woken and have not got c.mu yet
 	idleWaiters []*waiter
@@ -89,7 +85,7 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 }
 
 func newConn(m *cm.Conn, o *Options) *Conn {
-	c := &Conn{cm: m, options: o, done: make(chan struct{}), shares: map[*Share]struct{}{}}
+	c := &Conn{cm: m, options: o, ending: ending{done: make(chan struct{})}, shares: map[*Share]struct{}{}}
 	c.leaderDone.L = &c.mu
 	return c
 }
@@ -172,122 +168,9 @@ func (c *Conn) closeResources() error {
 	return errors.Join(errs...)
 }
 
-// fail ends the connection because of err. The caller holds c.mu.
-func (c *Conn) fail(err error) {
-	if c.err != nil {
-		return
-	}
-	if c.eof {
-		c.end(errPeerClosed)
-	} else {
-		c.end(c.cause(err))
-	}
-	if errors.Is(err, ErrProtocol) {
-		if l := c.options.Logger; l != nil {
-			l.Warn("rdma: the peer breaks the protocol", "local", c.local, "peer", c.peer, "error", err)
-		}
-	}
-	// The peer is to know. The kernel does not wait for its reply, and an error means that the
-	// connection has ended already.
-	_ = c.cm.ID().ID.Disconnect()
-}
-
-// cause returns the cause of the end for an error of a completion or of a call.
-func (c *Conn) cause(err error) error {
-	end := c.cm.Err()
-	switch {
-	case errors.Is(err, net.ErrClosed) || errors.Is(err, ErrDisconnected):
-		return err
-	case end != nil && (errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState)):
-		err = end
-	}
-	if errors.Is(err, ErrDisconnected) {
-		return err
-	}
-	return &lost{err}
-}
-
-// end sets why the connection has ended, and wakes the callers. The caller holds c.mu.
-func (c *Conn) end(err error) {
-	c.err = err
-	if c.keepAlive != nil {
-		c.keepAlive.Stop()
-	}
-	c.endCalls()
-	c.wakeAll()
-	if l := c.options.Logger; l != nil {
-		l.Debug("rdma: connection ended", "local", c.local, "peer", c.peer, "error", err)
-	}
-	if t := c.options.Trace; t != nil && t.Ended != nil {
-		t.Ended(c, err)
-	}
-}
-
-// Close ends the connection and releases its resources. Before, it waits until the peer has received
-// what was sent, for up to Options.Linger. Other calls return net.ErrClosed at once. Messages that have
-// not been received are lost. Close is idempotent.
-func (c *Conn) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.options.Linger)
-	defer cancel()
-	_, err := c.shutdown(ctx)
-	return err
-}
-
-// Shutdown is Close, but waits until ctx ends instead of for Options.Linger. It returns
-// context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended
-// if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first
-// whose time is over ends the wait of all.
-func (c *Conn) Shutdown(ctx context.Context) error {
-	lost, err := c.shutdown(ctx)
-	if lost != nil {
-		lost = c.opError("close", lost)
-	}
-	return errors.Join(lost, err)
-}
-
-// shutdown closes the connection. lost is why the peer may not have received everything, and err has the errors of
-// releasing resources.
-func (c *Conn) shutdown(ctx context.Context) (lost, err error) {
-	c.mu.Lock()
-	if c.closing {
-		endFlush := c.endFlush
-		c.unlock()
-		select {
-		case <-c.done:
-			return nil, nil
-		case <-ctx.Done():
-			endFlush(context.Cause(ctx))
-			<-c.done
-			return context.Cause(ctx), nil
-		}
-	}
-	c.closing = true
-	defer close(c.done)
-	ctx, c.endFlush = context.WithCancelCause(ctx)
-	defer c.endFlush(nil)
-	c.wakeAll()
-	c.dismiss(errLeave)
-	c.cq.EndWaits(nil)
-	lost = c.flush(ctx)
-	if c.err == nil {
-		c.end(fmt.Errorf("%w by this side", net.ErrClosed))
-	} else {
-		c.wakeAll()
-	}
-	c.dismiss(net.ErrClosed)
-	c.unlock()
-	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
-	// An error means that the connection has ended already.
-	_ = c.cm.ID().ID.Disconnect()
-	err = c.cm.Close()
-	if c.closed != nil {
-		c.closed()
-	}
-	return lost, err
-}
-
 // Err returns nil while the connection can be used, and why it has ended afterwards: an error that matches
-// [ErrDisconnected], and io.EOF too if the peer has closed it, or net.ErrClosed after Close. A
+// [ErrDisconnected], and io.EOF too if the peer has closed it and everything that it has sent has arrived,
+// io.ErrUnexpectedEOF if something may be missing, or a [*CloseError]; or net.ErrClosed after Close. A
 // connection on which no call waits does not notice its end.
 func (c *Conn) Err() error {
 	c.mu.Lock()
@@ -296,10 +179,10 @@ func (c *Conn) Err() error {
 	case c.err != nil:
 		return c.err
 	case c.eof:
-		return errPeerClosed
+		return c.peerEnd()
 	}
 	if end := c.cm.Err(); end != nil {
-		return c.cause(end)
+		return c.refused(end)
 	}
 	return nil
 }

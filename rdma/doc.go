@@ -8,7 +8,7 @@
 //	for {
 //		m, err := c.Recv(ctx)
 //		if err != nil {
-//			return err // io.EOF after the peer has closed the connection
+//			return err // io.EOF when everything was received and the peer has closed the connection
 //		}
 //		err = m.Reply(ctx, handle(m.Bytes()))
 //		m.Release()
@@ -56,4 +56,8 @@
 // Errors are of type [*Error], except io.EOF of Recv. [ErrDisconnected] matches the end of a connection that this side
 // has not closed, whatever the cause, net.ErrClosed that by Close, and os.ErrDeadlineExceeded a deadline that has
 // passed.
+//
+// io.EOF means that the peer has closed the connection and that everything it has sent has arrived, and
+// io.ErrUnexpectedEOF that something may be missing. [Conn.Close] returns [ErrUndelivered] if the peer may not have
+// received what this side has sent. [Conn.CloseWithError] sends a reason, which the peer gets as a [*CloseError].
 package rdma

@@ -3,7 +3,6 @@ package rdma_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -106,7 +105,8 @@ func TestCloseBoth(t *testing.T) {
 		closed := make(chan error, 2)
 		go func() { closed <- p.client.Close() }()
 		go func() { closed <- p.server.Close() }()
-		check(t, errors.Join(<-closed, <-closed))
+		mayLose(t, <-closed)
+		mayLose(t, <-closed)
 	}
 }
 

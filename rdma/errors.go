@@ -3,7 +3,9 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 
@@ -35,6 +37,9 @@ var (
 	ErrMisaligned = errors.New("rdma: not aligned to 8 bytes")
 	// ErrRights means that a [Token] does not permit the operation.
 	ErrRights = errors.New("rdma: the token does not permit it")
+	// ErrUndelivered means that Close has ended the connection although the peer may not have received all of what was
+	// sent. The error says how much, and why.
+	ErrUndelivered = errors.New("rdma: messages may not have been delivered")
 	// ErrNotCall means that a message does not want a reply, or has had one.
 	ErrNotCall = errors.New("rdma: the message does not want a reply, or has had one")
 )
@@ -79,20 +84,112 @@ func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceede
 // Temporary reports whether a deadline has passed. It is a method of net.Error.
 func (e *Error) Temporary() bool { return e.Timeout() }
 
-// lost is the cause of the end of a connection that this side has not closed. It matches
-// ErrDisconnected and the cause.
+// A CloseError is why a connection has ended that one of the sides has closed by [Conn.CloseWithError]. It matches
+// net.ErrClosed on the side that has called it, and [ErrDisconnected] on the other.
+type CloseError struct {
+	Code   uint64
+	Text   string // UTF-8, at most 114 bytes
+	Remote bool   // the peer has closed the connection
+}
+
+// Error implements error.
+func (e *CloseError) Error() string {
+	side := "this side"
+	if e.Remote {
+		side = "the peer"
+	}
+	return fmt.Sprintf("rdma: %s has closed the connection with code %d: %q", side, e.Code, e.Text)
+}
+
+// Unwrap returns net.ErrClosed or ErrDisconnected.
+func (e *CloseError) Unwrap() error {
+	if e.Remote {
+		return ErrDisconnected
+	}
+	return net.ErrClosed
+}
+
+// lost is the cause of the end of a connection that neither side has closed, or whose peer has not waited until all of
+// its messages had been received. It matches ErrDisconnected, io.ErrUnexpectedEOF and the cause.
 type lost struct{ cause error }
 
-func (l *lost) Error() string   { return "the connection has ended: " + l.cause.Error() }
-func (l *lost) Unwrap() []error { return []error{ErrDisconnected, l.cause} }
+func (l *lost) Error() string {
+	if errors.Is(l.cause, ErrDisconnected) { // the cause says so
+		return l.cause.Error()
+	}
+	return "the connection has ended: " + l.cause.Error()
+}
+func (l *lost) Unwrap() []error { return []error{ErrDisconnected, io.ErrUnexpectedEOF, l.cause} }
 
-// errPeerClosed is the cause if the peer has closed the connection.
-var errPeerClosed = &lost{peerClosed{}}
+// errPeerClosed is the cause if the peer has closed the connection and nothing of what it has sent is missing.
+// errPeerCloses is the cause as long as messages that it has offered can still be read.
+var (
+	errPeerClosed = &peerClosed{[]error{ErrDisconnected, io.EOF}}
+	errPeerCloses = &peerClosed{[]error{ErrDisconnected}}
+)
 
-type peerClosed struct{}
+type peerClosed struct{ matches []error }
 
-func (peerClosed) Error() string        { return "the peer has closed it" }
-func (peerClosed) Is(target error) bool { return target == io.EOF }
+func (*peerClosed) Error() string     { return "the connection has ended: the peer has closed it" }
+func (p *peerClosed) Unwrap() []error { return p.matches }
+
+// truncated is the cause if the peer has closed the connection before its messages could be read.
+type truncated struct {
+	messages int
+	cause    error
+}
+
+func (t *truncated) Error() string {
+	s := plural(t.messages, "message", "messages") + " could not be read, because the peer has closed it: the peer's " +
+		"Options.Linger, or the context of its Shutdown, limits how long it waits"
+	if isConsequence(t.cause) {
+		return s
+	}
+	return s + ": " + t.cause.Error()
+}
+func (t *truncated) Unwrap() error { return t.cause }
+
+// undelivered is the error of Close for what was sent and may not have been delivered.
+type undelivered struct {
+	tally
+	cause error
+}
+
+func (u *undelivered) Error() string {
+	return fmt.Sprintf("%v may not have been delivered: %v", u.tally, u.cause)
+}
+func (u *undelivered) Unwrap() []error { return []error{ErrUndelivered, u.cause} }
+
+// tally counts messages and replies. It does not count calls: they have returned errors.
+type tally struct{ messages, replies int }
+
+func (t tally) String() string {
+	messages, replies := plural(t.messages, "message", "messages"), plural(t.replies, "reply", "replies")
+	switch {
+	case t.replies == 0:
+		return messages
+	case t.messages == 0:
+		return replies
+	}
+	return messages + " and " + replies
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", more)
+}
+
+// add counts what is of kind k.
+func (t *tally) add(k kind) {
+	switch k {
+	case kindMessage:
+		t.messages++
+	case kindReply:
+		t.replies++
+	}
+}
 
 // unreadable is the cause if an offered message cannot be read: the offer is wrong, or the peer was killed. The kernel
 // closes the memory of such a program before it ends its connections.

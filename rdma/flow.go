@@ -114,7 +114,7 @@ func (c *Conn) sent(n credits) {
 func (c *Conn) sendControl(all bool) {
 	k := &c.control
 	credits := c.creditsDue(all)
-	if c.err != nil || !credits && !k.invalidate && len(k.taken) == 0 {
+	if c.err != nil || c.failure != nil || !credits && !k.invalidate && len(k.taken) == 0 {
 		return
 	}
 	for len(k.taken) > 0 && c.space() > 0 && (all || 2*len(k.taken) >= c.options.Offers) {

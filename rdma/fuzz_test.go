@@ -93,7 +93,7 @@ func FuzzPeer(f *testing.F) {
 				break
 			}
 		}
-		h.send(kindEnd, 0, 0, nil)
+		h.end(farewell{})
 		if err := h.conn.ID().ID.Disconnect(); err != nil {
 			t.Error(err)
 		}

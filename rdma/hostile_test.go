@@ -135,7 +135,24 @@ func TestHostileMessages(t *testing.T) {
 		"credits":           func(h *hostile) { h.send(kindCredits, 1, 0, nil) },
 		"many credits":      func(h *hostile) { h.send(kindMessage, maxCredits, 0, nil) },
 		"body of credits":   func(h *hostile) { h.send(kindCredits, 0, 0, []byte("x")) },
-		"body of the end":   func(h *hostile) { h.send(kindEnd, 0, 0, []byte("x")) },
+		"short end":         func(h *hostile) { h.send(kindEnd, 0, 0, []byte("x")) },
+		"long end":          func(h *hostile) { h.send(kindEnd, 0, 0, make([]byte, farewellLen+1)) },
+		"end with a code": func(h *hostile) {
+			b := (&farewell{reason: &CloseError{Code: 1}}).appendTo(nil)
+			b[4] = 0
+			h.send(kindEnd, 0, 0, b)
+		},
+		"kind of the end": func(h *hostile) {
+			b := (&farewell{}).appendTo(nil)
+			b[4] = 2
+			h.send(kindEnd, 0, 0, b)
+		},
+		"reason that is not UTF-8": func(h *hostile) { h.end(farewell{reason: &CloseError{Text: "\xff"}}) },
+		"long reason": func(h *hostile) {
+			h.end(farewell{reason: &CloseError{Text: strings.Repeat("x", maxCloseText+1)}})
+		},
+		"end that holds":    func(h *hostile) { h.end(farewell{held: 1}) },
+		"end without reply": func(h *hostile) { h.end(farewell{calls: maxCalls + 1}) },
 		"taken":             func(h *hostile) { h.send(kindTaken, 0, 0, nil) },
 		"taken 65535":       func(h *hostile) { h.send(kindTaken, 0, 65535, nil) },
 		"taken by message":  func(h *hostile) { h.send(kindMessage, 0, 1, nil) },
@@ -261,11 +278,12 @@ func TestHostileOffer(t *testing.T) {
 	}
 }
 
-// TestHostileEnd checks messages after the end.
+// TestHostileEnd checks messages and another end after the end.
 func TestHostileEnd(t *testing.T) {
 	c, h := hostilePair(t, nil, honestHello())
-	h.send(kindEnd, 0, 0, nil)
+	h.end(farewell{})
 	h.send(kindMessage, 0, 0, []byte("late"))
+	h.end(farewell{reason: &CloseError{Code: 1}})
 	for {
 		m, err := c.Recv(h.ctx)
 		if err == io.EOF {
@@ -316,8 +334,11 @@ func TestSilence(t *testing.T) {
 	}
 	s, err := c.Share(h.ctx, region, CanRead) // it does not need the peer
 	good(t, s, err)
-	if err := errors.Join(s.Revoke(), c.Close()); err != nil {
+	if err := s.Revoke(); err != nil {
 		t.Error(err)
+	}
+	if err := c.Close(); err != nil && !errors.Is(err, ErrUndelivered) { // nil if WriteImm has used all credits
+		t.Errorf("Close returns %v", err)
 	}
 }
 
@@ -392,7 +413,7 @@ func TestHostileFlood(t *testing.T) {
 	if after.HeapAlloc > before.HeapAlloc+8<<20 {
 		t.Errorf("the heap has grown from %d to %d bytes", before.HeapAlloc, after.HeapAlloc)
 	}
-	h.send(kindEnd, 0, 0, nil)
+	h.end(farewell{})
 	if err := <-done; err != io.EOF {
 		t.Error(err)
 	}

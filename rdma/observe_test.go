@@ -120,7 +120,7 @@ func TestTrace(t *testing.T) {
 func (c *Conn) waiting() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leading {
+	if c.leader == leaderPolls {
 		n++
 	}
 	for _, l := range c.each() {

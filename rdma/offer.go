@@ -22,6 +22,8 @@ type window struct {
 	kind   kind // kindReply if the window is for replies
 	state  windowState
 	m      *memory // that is offered
+
+	carries kind // of what is offered
 }
 
 type windowState uint8
@@ -151,7 +153,7 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error 
 		return c.refused(err)
 	}
 	w.mw.SetRKey(rkey)
-	w.rkey, w.m = rkey, m
+	w.rkey, w.m, w.carries = rkey, m, k
 	c.posted(request{}, 0)
 	c.posted(request{}, flags)
 	c.sent(credits)

@@ -52,7 +52,7 @@ type Options struct {
 	// program.
 	KeepAlive time.Duration
 	// Linger is how long Close waits until the peer has received what was sent: 5 seconds by default,
-	// negative for not at all.
+	// negative for not at all. If it passes before, Close returns [ErrUndelivered].
 	Linger time.Duration
 
 	// Logger receives a record at level debug for each connection that begins or ends, and at level

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -104,7 +103,7 @@ func (c *Conn) freeReceive(m *memory) {
 }
 
 func (c *Conn) repost(m *memory) {
-	if c.err != nil || c.closing {
+	if c.err != nil || c.failure != nil || c.closing {
 		return
 	}
 	if err := c.postReceive(m); err != nil {
@@ -113,7 +112,8 @@ func (c *Conn) repost(m *memory) {
 }
 
 // Recv waits for a message and returns it. Goroutines that call it at the same time get one message each.
-// It returns io.EOF, and nothing around it, after the last message of a peer that has closed the connection.
+// It returns io.EOF, and nothing around it, after the last message of a peer that has closed the connection. Then
+// everything that the peer has sent was received.
 // It returns context.Cause(ctx) if ctx ends first; no message is lost then. If the connection has
 // ended otherwise, it returns the messages that have arrived before, and then what [Conn.Err] returns. It
 // returns the errors of [Conn.Alloc] if there is no memory for a long message; a later call tries again.
@@ -155,8 +155,8 @@ func (c *Conn) receivable() bool {
 func (c *Conn) receiveError() error {
 	switch {
 	case c.closing:
-		return c.opError("receive from", net.ErrClosed)
-	case c.eof && c.count == 0:
+		return c.opError("receive from", c.closeError())
+	case c.eof && c.count == 0 && (c.err == nil || c.err == errPeerClosed):
 		return io.EOF
 	case c.err != nil:
 		return c.opError("receive from", c.err)
@@ -251,9 +251,9 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 		}
 	case kindCredits:
 	case kindEnd:
-		c.eof = true
-		c.endCalls()
-		c.wakeAll()
+		if err := c.endedBy(slot.bytes[:n]); err != nil {
+			return err
+		}
 	default:
 		return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
 	}

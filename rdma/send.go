@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -26,6 +25,8 @@ type request struct {
 	op     *op     // that waits for it, or nil
 	offer  *incoming
 	window *window // that it invalidates, or nil
+
+	carries uint8 // 1 more than the kind of what it sends, if that is a message, a call or a reply, or 0
 }
 
 // An op is a call that waits for completions. Its fields belong to c.mu.
@@ -66,19 +67,19 @@ func (c *Conn) replyable() bool { return c.replies.credits > 0 && c.room() > 0 }
 func (c *Conn) usable() error {
 	switch {
 	case c.closing:
-		return net.ErrClosed
+		return c.closeError()
 	case c.err != nil:
 		return c.err
 	case c.eof:
-		return errPeerClosed
+		return c.peerEnd()
 	}
 	return nil
 }
 
 // Send sends a message and returns when b may be used again. If the peer has not released enough of the
 // earlier messages, Send waits. Messages arrive in the order of the calls. An error that occurs
-// after Send has returned is that of later calls: to learn that a message has been processed, wait for
-// a reply.
+// after Send has returned is that of later calls. [Conn.Close] returns an error if a message may not have been
+// delivered. To learn that it has been processed, wait for a reply.
 //
 // Send returns context.Cause(ctx) if ctx ends before the message is sent; then the peer does not get it,
 // and the connection can be used further. It returns [ErrTooLong] if the message is longer than
@@ -183,7 +184,7 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	if err := b.Submit(); err != nil {
 		return c.refused(err)
 	}
-	c.posted(request{m: m}, flags)
+	c.posted(request{m: m, carries: uint8(k) + 1}, flags)
 	c.sent(credits)
 	if k == kindMessage {
 		c.sentTaken(number)
@@ -221,7 +222,11 @@ func (c *Conn) postControl(k kind, number int, data []byte, signal bool) error {
 	if err := b.Submit(); err != nil {
 		return err
 	}
-	c.posted(request{}, flags)
+	var r request
+	if k <= kindReply {
+		r.carries = uint8(k) + 1
+	}
+	c.posted(r, flags)
 	c.sent(credits)
 	return nil
 }
@@ -251,12 +256,6 @@ func (c *Conn) posted(r request, flags uverbs.SendFlags) {
 	c.tail++
 	local := r.window != nil || r.op != nil && r.op.share != nil
 	c.busy = c.busy || !local
-}
-
-// refused returns why a post was refused. The connection has ended, but completions may say why.
-func (c *Conn) refused(err error) error {
-	c.fail(err)
-	return c.err
 }
 
 // lockToSend acquires c.mu and waits until a message of kind k can be sent. If it returns an error, the caller does not
@@ -341,6 +340,9 @@ func (c *Conn) requestDone(wc *uverbs.WC) {
 
 // finish ends a request.
 func (c *Conn) finish(r *request, err error) {
+	if err != nil && r.carries > 0 {
+		c.failed.add(kind(r.carries - 1))
+	}
 	if r.op != nil {
 		c.opDone(r.op, err)
 	}
@@ -364,27 +366,4 @@ func (c *Conn) dropRequests() {
 		c.finish(r, c.err)
 		*r = request{}
 	}
-}
-
-// flush sends the end and waits until everything has arrived. The caller holds c.mu.
-func (c *Conn) flush(ctx context.Context) error {
-	ended := false
-	for c.err == nil && !c.eof {
-		if !ended && c.space() > 0 {
-			if err := c.postControl(kindEnd, 0, nil, true); err != nil {
-				return c.refused(err)
-			}
-			ended = true
-		}
-		if ended && c.head == c.tail && c.offered() == 0 {
-			return nil
-		}
-		if err := c.step(ctx, &c.others, nil); err != nil {
-			return err
-		}
-	}
-	if c.eof {
-		return nil
-	}
-	return c.err
 }

@@ -108,6 +108,9 @@ func (c *Conn) unlock() {
 	if c.woken == 0 {
 		c.wakeNext()
 	}
+	if c.queued != nil {
+		c.runHooks()
+	}
 	c.mu.Unlock()
 }
 
@@ -138,7 +141,7 @@ func (c *Conn) wakeNext() {
 	if c.callers.first.before(next) && c.callable() {
 		next = c.callers.first
 	}
-	if next == nil && !c.leading {
+	if next == nil && c.leader == leaderNone {
 		for _, l := range c.each() {
 			if l.first.before(next) {
 				next = l.first
@@ -175,7 +178,7 @@ func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **wait
 	}
 	// The next leader takes the next credit: one that waits longer and was woken for it comes first.
 	yield := c.woken > 0 && c.needCredit(l)
-	if !c.leading && !yield {
+	if c.leader == leaderNone && !yield {
 		return c.lead(ctx)
 	}
 	w := c.newWaiter()
@@ -217,24 +220,37 @@ func (c *Conn) newWaiter() *waiter {
 	return w
 }
 
+// leaderState says what the leader does.
+type leaderState uint8
+
+const (
+	leaderNone    leaderState = iota
+	leaderPolls               // without c.mu
+	leaderHandles             // what it has polled, with c.mu
+)
+
 // lead waits for completions and handles them.
 func (c *Conn) lead(ctx context.Context) error {
-	c.leading = true
+	c.leader = leaderPolls
 	c.unlock()
 	n, err := c.cq.PollWait(ctx, c.wcs[:])
 	c.mu.Lock()
-	c.leading = false
-	if c.closing {
-		c.leaderDone.Broadcast()
-	}
+	c.leader = leaderHandles
 	c.handle(c.wcs[:n])
+	c.leader = leaderNone
+	if c.closing || c.failure != nil {
+		c.leaderDone.Broadcast()
+		if c.failure != nil {
+			c.decide()
+		}
+	}
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
 	}
-	if c.closing && err == errLeave {
+	if err == errLeave && (c.closing || c.err != nil) {
 		return nil
 	}
 	c.fail(err)
@@ -242,13 +258,13 @@ func (c *Conn) lead(ctx context.Context) error {
 }
 
 // errLeave ends the wait of the leader.
-var errLeave = errors.New("rdma: the connection is being closed")
+var errLeave = errors.New("rdma: the connection is being closed, or has ended")
 
 // dismiss ends the wait of the leader, and returns when it has handled what has arrived. The caller holds c.mu and
 // has set c.closing.
 func (c *Conn) dismiss(why error) {
 	c.cq.EndWaits(why)
-	for c.leading {
+	for c.leader == leaderPolls {
 		c.leaderDone.Wait()
 	}
 }
@@ -262,6 +278,7 @@ func (c *Conn) opError(op string, err error) error {
 func (c *Conn) stalled(since time.Time) {
 	c.stats.Stalls++
 	if t := c.options.Trace; t != nil && t.Stalled != nil {
-		t.Stalled(c, time.Since(since))
+		d := time.Since(since)
+		c.later(func() { t.Stalled(c, d) })
 	}
 }

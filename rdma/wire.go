@@ -3,6 +3,7 @@ package rdma
 import (
 	"encoding/binary"
 	"fmt"
+	"unicode/utf8"
 )
 
 // This file has the protocol: the parameters that the sides exchange when they connect, and the
@@ -21,14 +22,14 @@ const (
 	kindOffer               // an offer of a message that is read by the peer; its body says which kind
 	kindTaken               // the peer has read the message of the offer with this number
 	kindCredits             // nothing but credits
-	kindEnd                 // the last SEND: the peer closes the connection
+	kindEnd                 // the last SEND: the peer closes the connection; its body is a farewell
 	kinds
 )
 
-// hasBody reports whether a SEND of this kind may have a body. It needs a credit then: one for replies, also if a
-// reply is offered, or one for messages. The receiver has a few more receives than credits for the other kinds, whose
-// number is limited.
-func (k kind) hasBody() bool { return k <= kindOffer }
+// hasBody reports whether a SEND of this kind may have a body. Except for the end, it needs a credit then: one for
+// replies, also if a reply is offered, or one for messages. The receiver has a few more receives than credits for the
+// end and for the kinds without a body, whose number is limited.
+func (k kind) hasBody() bool { return k <= kindOffer || k == kindEnd }
 
 // credits are those that a SEND carries: for how many more SENDs its sender has receives.
 type credits struct{ messages, replies int }
@@ -97,6 +98,53 @@ func parseOffer(b []byte, maxMessage int) (o offer, err error) {
 	return o, nil
 }
 
+// A farewell is what a side sends with its end. With the counts and the credits that come with it, the peer can compute
+// how many of its messages the program has not received.
+type farewell struct {
+	held   int         // messages of the peer that the program has received and not released
+	calls  int         // calls of the peer that the program has received and not replied to
+	reason *CloseError // of CloseWithError, or nil
+}
+
+const (
+	farewellLen  = 14 // without the text of a reason
+	maxCloseText = inlineSize - farewellLen
+)
+
+// appendTo appends the encoded farewell, which has at most inlineSize bytes.
+func (f *farewell) appendTo(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint16(le.AppendUint16(b, uint16(f.held)), uint16(f.calls))
+	if f.reason == nil {
+		return append(b, make([]byte, farewellLen-4)...)
+	}
+	b = append(b, 1, byte(len(f.reason.Text)))
+	return append(le.AppendUint64(b, f.reason.Code), f.reason.Text...)
+}
+
+// parseFarewell checks the body of a peer's end. most is how many messages of this side its program can hold.
+func parseFarewell(b []byte, most int) (f farewell, err error) {
+	if len(b) < farewellLen || len(b) != farewellLen+int(b[5]) {
+		return f, fmt.Errorf("%w: an end of %d bytes", ErrProtocol, len(b))
+	}
+	le := binary.LittleEndian
+	f.held, f.calls = int(le.Uint16(b)), int(le.Uint16(b[2:]))
+	code, text := le.Uint64(b[6:]), string(b[farewellLen:])
+	switch {
+	case f.held > most || f.calls > maxCalls:
+		return f, fmt.Errorf("%w: its program has %d messages and %d calls, of %d and %d that it can have", ErrProtocol,
+			f.held, f.calls, most, maxCalls)
+	case b[4] > 1 || b[4] == 0 && (code != 0 || text != ""):
+		return f, fmt.Errorf("%w: an end of kind %d", ErrProtocol, b[4])
+	case len(text) > maxCloseText || !utf8.ValidString(text):
+		return f, fmt.Errorf("%w: a reason of %d bytes, which has to be UTF-8 of at most %d", ErrProtocol, len(text),
+			maxCloseText)
+	case b[4] == 1:
+		f.reason = &CloseError{Code: code, Text: text, Remote: true}
+	}
+	return f, nil
+}
+
 // A hello is what a side tells the other when they connect, at the start of the private data.
 type hello struct {
 	depth      int // messages that the peer may send before it gets credits
@@ -109,7 +157,7 @@ type hello struct {
 const (
 	helloLen     = 22
 	helloMagic   = "gRDM"
-	helloVersion = 2
+	helloVersion = 3
 
 	// Requests and replies of rdma_cm have room for 56 and 196 bytes.
 	maxDialData   = 56 - helloLen

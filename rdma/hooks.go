@@ -1,0 +1,31 @@
+package rdma
+
+// hooks are calls of a Trace or a Logger that are to come. They are made in order and without c.mu, so that a function
+// of a Trace may call methods of the connection.
+type hooks struct {
+	queued  []func()
+	running bool // a goroutine makes the calls
+}
+
+// later has f called when c.mu is released. The caller holds c.mu.
+func (h *hooks) later(f func()) { h.queued = append(h.queued, f) }
+
+// runHooks calls what is queued, unless another goroutine does. The caller holds c.mu.
+func (c *Conn) runHooks() {
+	if c.running {
+		return
+	}
+	c.running = true
+	for len(c.queued) > 0 {
+		f := c.queued[0]
+		c.queued = c.queued[1:]
+		c.withoutLock(f)
+	}
+	c.queued, c.running = nil, false
+}
+
+func (c *Conn) withoutLock(f func()) {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	f()
+}
