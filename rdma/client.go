@@ -21,7 +21,9 @@ type ClientOptions[S any] struct {
 	// Conns is how many connections the client keeps: 1 by default.
 	Conns int
 	// MinBackoff and MaxBackoff bound the time between two attempts to connect: 50 milliseconds and 2 seconds by
-	// default. It doubles with each attempt, and a random part of it is left out.
+	// default. It doubles with each attempt, and a random part of it is left out. A connection that ends within
+	// MaxBackoff counts as an attempt that has failed, so that a server which accepts connections and ends them is not
+	// asked more often than one that does not run.
 	MinBackoff, MaxBackoff time.Duration
 	// Setup is called for each new connection. It returns what belongs to the connection, such as the tokens that
 	// the server sends first. An error that means that the connection has ended leads to another attempt, and any
@@ -43,9 +45,17 @@ type Client[S any] struct {
 // A slot has the current connection.
 type slot[S any] struct {
 	dialing chan struct{} // has room for one: held while a call connects
+	backoff backoff       // belongs to the call that connects
 	mu      sync.Mutex
 	link    *link[S]
 	closed  bool
+}
+
+// A backoff says when a slot may connect.
+type backoff struct {
+	wait time.Duration // after the next attempt
+	next time.Time     // the next attempt is not made before
+	last error         // of the attempt before
 }
 
 // A link is a connection with its users. It is closed by the last of them after it has ended.
@@ -72,15 +82,18 @@ func NewClient[S any](addr string, o ClientOptions[S]) *Client[S] {
 // Do calls f with a connection, the next one in turn. If it has ended, Do connects again first, until
 // ctx ends. Do calls f once: if the connection ends in f, it is unknown what the server has done.
 // Do returns what f returns, net.ErrClosed after Close, and context.Cause(ctx) with the last error of an attempt if
-// ctx ends before there is a connection. An attempt that cannot succeed later, for example because there is no
-// device, also ends Do.
+// ctx ends before there is a connection. It also returns [ErrUndelivered] if it closes a connection that has ended with
+// messages which f has sent, also in an earlier call: use Call for what has to arrive. An attempt that cannot succeed
+// later also ends Do, for example because there is no device, or because the server uses another version of the
+// protocol ([ErrProtocol]).
 func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	_, err := cl.do(ctx, f)
 	return err
 }
 
-// Retry is [Client.Do] for what may be done more than once, such as reading: if the connection ends in f, Retry calls
-// f again with another connection, until ctx ends.
+// Retry is [Client.Do] for what may be done more than once, such as reading: if f returns an error because its
+// connection has ended, Retry calls f again with another connection, until ctx ends. It waits as between two attempts
+// to connect if the connection had been established a short time before.
 func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	for {
 		lost, err := cl.do(ctx, f)
@@ -102,9 +115,10 @@ func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn
 	return err != nil && hasEnded(l.c, err), err
 }
 
-// hasEnded reports whether err means that c has ended. The EOF of Recv does not match ErrDisconnected.
+// hasEnded reports whether err means that c has ended. It may also be an error of another connection. The EOF of Recv
+// does not match ErrDisconnected.
 func hasEnded(c *Conn, err error) bool {
-	return errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF) && c.Err() != nil
+	return (errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF)) && c.Err() != nil
 }
 
 // acquire returns a link that works, for one more user.
@@ -120,33 +134,47 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	var last error
-	for wait := cl.options.MinBackoff; ; wait = min(2*wait, cl.options.MaxBackoff) {
+	for {
 		if l, err := s.use(); l != nil || err != nil { // another call has connected
 			return l, err
 		}
+		if err := cl.pause(ctx, &s.backoff); err != nil {
+			return nil, err
+		}
 		c, v, err := cl.connect(ctx)
+		cl.attempted(&s.backoff, err, ctx.Err() != nil)
 		if err == nil {
 			return s.set(c, v)
 		}
 		if !mayPass(err) {
 			return nil, err
 		}
-		if last == nil || ctx.Err() == nil { // an attempt that ctx has ended says less than the one before
-			last = err
-		}
-		if err := cl.pause(ctx, wait, last); err != nil {
-			return nil, err
-		}
 	}
 }
 
-// pause waits between two attempts. last is the error of an attempt.
-func (cl *Client[S]) pause(ctx context.Context, d time.Duration, last error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w (last: %w)", context.Cause(ctx), last)
+// attempted computes when the next attempt may be made. ended reports whether the context of this one, whose error is
+// err, has ended.
+func (cl *Client[S]) attempted(b *backoff, err error, ended bool) {
+	now := time.Now()
+	if now.Sub(b.next) > cl.options.MaxBackoff { // the connection before has lived so long, or there was no attempt
+		b.wait = 0
 	}
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	b.wait = min(max(2*b.wait, cl.options.MinBackoff), cl.options.MaxBackoff)
+	b.next = now.Add(b.wait/2 + rand.N(b.wait/2+1))
+	switch {
+	case err == nil:
+		b.last = errEnded
+	case b.last == nil || !ended: // an attempt that its context has ended says less than the one before
+		b.last = err
+	}
+}
+
+// errEnded is the last error after a connection that was established.
+var errEnded = errors.New("rdma: the connection before has ended a short time after it was established")
+
+// pause waits until the next attempt may be made.
+func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
+	t := time.NewTimer(time.Until(b.next))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -154,7 +182,10 @@ func (cl *Client[S]) pause(ctx context.Context, d time.Duration, last error) err
 	case <-cl.open.Done():
 		return net.ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("%w (last: %w)", context.Cause(ctx), last)
+		if b.last == nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%w (last: %w)", context.Cause(ctx), b.last)
 	}
 }
 
@@ -168,7 +199,7 @@ func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
 	}
 	if s, err = cl.options.Setup(ctx, c); err != nil {
 		if hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
-			err = &lost{err} // mayPass then accepts it
+			err = errPeerClosed // mayPass then accepts it
 		}
 		return nil, s, errors.Join(err, c.Close())
 	}
@@ -177,6 +208,9 @@ func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
 
 // mayPass reports whether another attempt may succeed after err.
 func mayPass(err error) bool {
+	if errors.Is(err, ErrProtocol) {
+		return false
+	}
 	for _, e := range []error{cm.ErrRejected, cm.ErrUnreachable, cm.ErrTimeout, ErrDisconnected, context.DeadlineExceeded,
 		context.Canceled} {
 		if errors.Is(err, e) {
@@ -188,39 +222,56 @@ func mayPass(err error) bool {
 
 // use returns the link of a slot for one more user, or nil if there is none that works.
 func (s *slot[S]) use() (*link[S], error) {
+	l, unused, err := s.current()
+	if unused != nil {
+		err = errors.Join(err, unused.c.Close())
+	}
+	return l, err
+}
+
+// current is use, and also returns a link that has ended without users, or nil.
+func (s *slot[S]) current() (l, unused *link[S], err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, net.ErrClosed
+	l = s.link
+	switch {
+	case s.closed:
+		return nil, nil, net.ErrClosed
+	case l == nil:
+		return nil, nil, nil
+	case l.c.Err() == nil:
+		l.users++
+		return l, nil, nil
 	}
-	l := s.link
-	if l == nil {
-		return nil, nil
+	l.ended, s.link = true, nil
+	if l.users == 0 {
+		return nil, l, nil
 	}
-	if l.c.Err() != nil {
-		l.ended, s.link = true, nil
-		if l.users == 0 {
-			return nil, l.c.Close()
-		}
-		return nil, nil
-	}
-	l.users++
-	return l, nil
+	return nil, nil, nil
 }
 
 // set makes a new connection that of the slot, for one user.
 func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errors.Join(net.ErrClosed, c.Close())
+	if !s.closed {
+		defer s.mu.Unlock()
+		s.link = &link[S]{c: c, s: v, users: 1}
+		return s.link, nil
 	}
-	s.link = &link[S]{c: c, s: v, users: 1}
-	return s.link, nil
+	s.mu.Unlock()
+	return nil, errors.Join(net.ErrClosed, c.Close())
 }
 
-// release ends the use of a link.
+// release ends the use of a link, and closes it if it has ended and has no other user.
 func (s *slot[S]) release(l *link[S]) error {
+	if !s.drop(l) {
+		return nil
+	}
+	return l.c.Close()
+}
+
+// drop removes a user of a link, and reports whether the caller is to close it.
+func (s *slot[S]) drop(l *link[S]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.users--
@@ -230,26 +281,29 @@ func (s *slot[S]) release(l *link[S]) error {
 			s.link = nil
 		}
 	}
-	if l.ended && l.users == 0 {
-		return l.c.Close()
-	}
-	return nil
+	return l.ended && l.users == 0
 }
 
-// Close closes the connections. Calls that use them return net.ErrClosed. It is idempotent.
+// Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. The errors are those of
+// [Conn.Close]. It is idempotent.
 func (cl *Client[S]) Close() error {
 	cl.end()
-	var errs []error
+	errs := make([]error, len(cl.slots))
+	var closing sync.WaitGroup
 	for i := range cl.slots {
-		s := &cl.slots[i]
-		s.mu.Lock()
-		s.closed = true
-		l := s.link
-		s.link = nil
-		s.mu.Unlock()
-		if l != nil {
-			errs = append(errs, l.c.Close())
+		if l := cl.slots[i].close(); l != nil {
+			closing.Go(func() { errs[i] = l.c.Close() })
 		}
 	}
+	closing.Wait()
 	return errors.Join(errs...)
+}
+
+// close prevents further use of the slot, and returns the link that the caller closes, or nil.
+func (s *slot[S]) close() *link[S] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.link
+	s.closed, s.link = true, nil
+	return l
 }
