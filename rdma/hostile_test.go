@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +68,12 @@ func TestHostileHello(t *testing.T) {
 	addr := honest.AddrPort(l.Addr().Port()).String()
 	other.Run(func() {
 		for name, b := range badHellos() {
-			if _, err := cm.Dial(ctx, addr, &cm.Options{PrivateData: b}); !errors.Is(err, cm.ErrRejected) {
+			var e *cm.Error
+			_, err := cm.Dial(ctx, addr, &cm.Options{PrivateData: b})
+			if !errors.Is(err, cm.ErrRejected) || !errors.As(err, &e) {
 				t.Errorf("%s: the peer's error is %v", name, err)
+			} else if _, err := parseHello(e.PrivateData); err != nil {
+				t.Errorf("%s: the peer gets a hello with the error %v", name, err)
 			}
 			if err := <-refused; !errors.Is(err, ErrProtocol) {
 				t.Errorf("%s: refused because of %v", name, err)
@@ -84,6 +89,52 @@ func TestHostileHello(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestOtherVersion checks that a client learns that a server uses another version, and does not try again.
+func TestOtherVersion(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	client, server := n.Machine(), n.Machine()
+	ctx := bounded(t)
+	h := honestHello()
+	reply := h.bytes()
+	reply[4]++
+	var l *cm.Listener
+	ended := make(chan error, 1)
+	server.Run(func() {
+		var err error
+		l, err = cm.Listen(":7471", &cm.Options{Prepare: func(c *cm.Conn, _ *uverbs.QPConfig) error {
+			return errors.Join(errRefused, c.ID().ID.Reject(reply))
+		}})
+		good(t, l, err)
+		go func() {
+			for {
+				if _, err := l.Accept(ctx); !errors.Is(err, errRefused) {
+					ended <- err
+					return
+				}
+			}
+		}()
+	})
+	client.Run(func() {
+		addr := server.AddrPort(7471).String()
+		_, err := Dial(ctx, addr, nil)
+		cl := NewClient(addr, ClientOptions[struct{}]{})
+		doErr := cl.Do(ctx, func(context.Context, *Conn, struct{}) error { return nil })
+		text := "it uses version " + strconv.Itoa(helloVersion+1)
+		for _, err := range []error{err, doErr} {
+			if !errors.Is(err, ErrProtocol) || !errors.Is(err, cm.ErrRejected) || !strings.Contains(err.Error(), text) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if err := cl.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	<-ended // by Close
 }
 
 // TestHostileListener checks that Dial refuses a listener with another hello.

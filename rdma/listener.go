@@ -36,20 +36,14 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	return l, nil
 }
 
-// refusal is the error of a peer that this package does not talk to.
-type refusal struct {
-	peer netip.AddrPort
-	err  error
-}
-
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }
+// errRefused is the error of a peer that this package does not talk to, in Accept.
+var errRefused = errors.New("rdma: the peer was refused")
 
 // prepare creates the Conn of a request.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	h, err := parseHello(m.PrivateData())
 	if err != nil {
-		return &refusal{m.PeerAddr(), err}
+		return l.refuse(m, err)
 	}
 	c := newConn(m, l.options)
 	c.remote = h
@@ -82,9 +76,7 @@ func (l *Listener) remove(m *cm.Conn) {
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		m, err := l.cm.Accept(ctx)
-		var r *refusal
-		if errors.As(err, &r) {
-			l.refused(r)
+		if errors.Is(err, errRefused) {
 			continue
 		}
 		if err != nil {
@@ -99,13 +91,19 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-func (l *Listener) refused(r *refusal) {
+// refuse rejects a peer because of err. If the peer uses this package, it learns from the hello which version this side
+// uses.
+func (l *Listener) refuse(m *cm.Conn, err error) error {
+	h := hello{depth: l.options.Depth, eager: l.options.EagerSize, maxMessage: l.options.MaxMessage}
+	// An error means that the peer has withdrawn its request.
+	_ = m.ID().ID.Reject(h.bytes())
 	if log := l.options.Logger; log != nil {
-		log.Warn("rdma: refused", "local", l.Addr(), "peer", r.peer, "error", r.err)
+		log.Warn("rdma: refused", "local", l.Addr(), "peer", m.PeerAddr(), "error", err)
 	}
 	if t := l.options.Trace; t != nil && t.Refused != nil {
-		t.Refused(r.peer, r.err)
+		t.Refused(m.PeerAddr(), err)
 	}
+	return errRefused
 }
 
 // Addr returns the address that the listener listens at.

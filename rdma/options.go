@@ -129,7 +129,8 @@ func (o *Options) cm() cm.Options {
 }
 
 // A Trace has functions that are called when something happens. Any of them may be nil. They are called by
-// the goroutine that notices it, and must neither block nor call methods of the connection.
+// the goroutine that notices it, those of one connection in the order of events, and must not block. They may call the
+// methods of the connection, except Close, CloseWithError, Shutdown, and those that wait.
 type Trace struct {
 	// Connected is called when a connection is established.
 	Connected func(c *Conn)
@@ -138,6 +139,6 @@ type Trace struct {
 	// Stalled is called after a call has waited because the peer had not released the messages
 	// before or not replied to 1024 calls, or the send queue was full.
 	Stalled func(c *Conn, d time.Duration)
-	// Refused is called when a listener refuses a peer.
+	// Refused is called when a listener refuses a peer, by several goroutines at the same time.
 	Refused func(peer netip.AddrPort, err error)
 }
