@@ -221,6 +221,15 @@ func (c *Conn) CloseWithError(code uint64, text string) error {
 	return errors.Join(lost, err)
 }
 
+// abort ends the connection without the end that says that the peer has everything.
+func (c *Conn) abort() {
+	c.mu.Lock()
+	defer c.unlock()
+	c.fail(errAborted)
+}
+
+var errAborted = fmt.Errorf("%w: its handler has panicked", net.ErrClosed)
+
 // closeText returns the part of text that a farewell has room for, without what is not UTF-8.
 func closeText(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -16,8 +17,9 @@ import (
 // returned. It returns nil if ctx has ended or the listener was closed, and otherwise the error of [Listener.Close], or
 // that the device was removed.
 //
-// Errors of handlers and of single handshakes are logged to Options.Logger, or without it to slog.Default, at level
-// warn, unless ctx has ended.
+// Errors of handlers, of closing connections and of single handshakes are logged to Options.Logger, or without it to
+// slog.Default, at level warn; those of handlers only until ctx has ended. If handle panics, Serve logs this with the
+// stack at level error, and ends the connection: the peer's calls return an error that matches io.ErrUnexpectedEOF.
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
@@ -39,42 +41,77 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 			l.warn("rdma: accept", err)
 			continue
 		}
-		handlers.Go(func() {
-			if err := errors.Join(handle(ctx, c), c.Close()); err != nil && ctx.Err() == nil {
-				l.warn("rdma: serve "+c.PeerAddr().String(), err)
-			}
-		})
+		handlers.Go(func() { l.serve(ctx, c, handle) })
 	}
 }
 
-func (l *Listener) warn(text string, err error) {
-	log := l.options.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	log.Warn(text, "local", l.Addr(), "error", err)
+// serve calls a handler and closes its connection.
+func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.Context, c *Conn) error) {
+	var err error
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			l.logger().Error("rdma: a handler has panicked", "local", l.Addr(), "peer", c.PeerAddr(), "panic", p,
+				"stack", string(debug.Stack()))
+		}
+		if !returned {
+			c.abort()
+		}
+		if ctx.Err() != nil {
+			err = nil // ctx ends handlers
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			l.warn("rdma: serve "+c.PeerAddr().String(), err)
+		}
+	}()
+	err = handle(ctx, c)
+	returned = true
 }
+
+func (l *Listener) logger() *slog.Logger {
+	if l.options.Logger != nil {
+		return l.options.Logger
+	}
+	return slog.Default()
+}
+
+func (l *Listener) warn(text string, err error) { l.logger().Warn(text, "local", l.Addr(), "error", err) }
 
 // ServeCalls receives messages, calls f for each, one after the other, and replies with what f returns if the message
 // is a call. f must not use the request after it has returned, but may return a part of it. ServeCalls returns nil when
-// the peer has closed the connection, and otherwise the error of [Conn.Recv] or [Message.Reply].
+// the peer has closed the connection, and otherwise the error of [Conn.Recv] or [Message.Reply]. If f panics,
+// ServeCalls ends the connection, so that the peer does not wait, and panics.
 func (c *Conn) ServeCalls(ctx context.Context, f func(request []byte) (reply []byte)) error {
+	panics := true
+	defer func() {
+		if panics {
+			c.abort()
+		}
+	}()
 	for {
 		m, err := c.Recv(ctx)
-		if err == io.EOF {
+		if err == nil {
+			err = m.serve(ctx, f)
+		}
+		if err != nil {
+			panics = false
+		}
+		switch {
+		case err == io.EOF:
 			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if reply := f(m.Bytes()); m.IsCall() {
-			err = m.Reply(ctx, reply)
-		}
-		m.Release()
-		if err != nil {
+		case err != nil:
 			return err
 		}
 	}
+}
+
+// serve replies to a message with what f returns, and releases it.
+func (m Message) serve(ctx context.Context, f func(request []byte) (reply []byte)) error {
+	defer m.Release()
+	if reply := f(m.Bytes()); m.IsCall() {
+		return m.Reply(ctx, reply)
+	}
+	return nil
 }
 
 // SendToken shares a region with the peer, as [Conn.Share] does, and sends the token as a message. The peer receives it

@@ -1,7 +1,12 @@
 package rdma_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdma"
@@ -38,5 +43,61 @@ func TestServeEnds(t *testing.T) {
 			check(t, end(cancel, l))
 			check(t, within(t, served, "Serve"))
 		})
+	}
+}
+
+// TestServePanic has handlers that panic. Each ends its connection, and no other one.
+func TestServePanic(t *testing.T) {
+	var text bytes.Buffer
+	p := machines(t)
+	ctx, stop := context.WithCancel(limit(t))
+	defer stop()
+	l := p.listen(t, &rdma.Options{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+	served := make(chan error, 1)
+	p.onServer(func() {
+		go func() {
+			served <- l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
+				m, err := c.Recv(ctx)
+				if err != nil {
+					return err
+				}
+				switch how := string(m.Copy()); how {
+				case "panic":
+					panic("in the handler")
+				case "exit":
+					runtime.Goexit()
+				}
+				return c.ServeCalls(ctx, func(b []byte) []byte {
+					if string(b) == "panic" {
+						panic("in a call")
+					}
+					return b
+				})
+			})
+		}()
+	})
+	p.onClient(func() {
+		good := must(rdma.Dial(ctx, p.addr(l), nil))(t)
+		check(t, good.Send(ctx, []byte("serve")))
+		for _, how := range []string{"panic", "exit", "serve"} {
+			c := must(rdma.Dial(ctx, p.addr(l), nil))(t)
+			check(t, c.Send(ctx, []byte(how)))
+			_, err := c.Call(ctx, []byte("panic"))
+			isError(t, err, rdma.ErrDisconnected)
+			isError(t, err, io.ErrUnexpectedEOF)
+			mayLose(t, c.Close())
+		}
+		m := must(good.Call(ctx, []byte("x")))(t)
+		if string(m.Copy()) != "x" {
+			t.Error("another reply")
+		}
+		check(t, good.Close())
+	})
+	stop()
+	check(t, <-served)
+	for _, want := range []string{"in the handler", "in a call", "serve_test.go"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not logged: %s", want, text.String())
+		}
 	}
 }
