@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/memlock"
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -190,7 +191,7 @@ func memoryErrors(t *testing.T) []errorCase {
 		defer r.k.Set(func() { r.k.Refuse = nil })
 		return second(pd.RegMR(make([]byte, 100), LocalWrite))
 	}
-	limited := memlock{limit: 64 << 10}
+	limited := memlock.State{Limit: 64 << 10}
 	setMemlock(t, limited)
 	r.k.Memlock = 64 << 10
 	mr := good(pd.Alloc(4096, LocalWrite))(t)

@@ -7,14 +7,16 @@ import (
 	"testing/fstest"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/memlock"
 )
 
 // setMemlock replaces the process's limit on locked memory, and how much of it is used, until the
 // test ends.
-func setMemlock(t testing.TB, m memlock) {
+func setMemlock(t testing.TB, m memlock.State) {
 	t.Helper()
 	was := readMemlock
-	readMemlock = func() (memlock, bool) { return m, true }
+	readMemlock = func() (memlock.State, bool) { return m, true }
 	t.Cleanup(func() { readMemlock = was })
 }
 
@@ -32,16 +34,16 @@ func (r *rig) refuse(t testing.TB, errno unix.Errno, commands ...string) {
 
 // queueMemlockErrors returns the errors of a registration in a user namespace, and of a CQ whose
 // ring the driver pins.
-func queueMemlockErrors(t *testing.T, m memlock) (inUserNS, queue error) {
+func queueMemlockErrors(t *testing.T, m memlock.State) (inUserNS, queue error) {
 	r := newRig(t)
 	r.p.pins = 128 << 10
 	pd := good(r.c.AllocPD())(t)
 	r.refuse(t, unix.ENOMEM, "REG_MR", "CQ.CREATE")
 	queue = second(r.c.CreateCQ(CQConfig{Entries: 1024, NoEvents: true}))
-	m.inUserNS = true
+	m.InUserNS = true
 	setMemlock(t, m)
 	inUserNS = second(pd.Alloc(1<<20, LocalWrite))
-	m.inUserNS = false
+	m.InUserNS = false
 	setMemlock(t, m)
 	return inUserNS, queue
 }
@@ -49,7 +51,7 @@ func queueMemlockErrors(t *testing.T, m memlock) (inUserNS, queue error) {
 // TestMemlockUnaligned checks that every page that the memory touches counts against the limit.
 func TestMemlockUnaligned(t *testing.T) {
 	const limit = 64 << 10
-	setMemlock(t, memlock{limit: limit})
+	setMemlock(t, memlock.State{Limit: limit})
 	r := newRig(t)
 	pd := good(r.c.AllocPD())(t)
 	r.refuse(t, unix.ENOMEM, "REG_MR")
@@ -70,8 +72,8 @@ func TestMemlockUnaligned(t *testing.T) {
 // TestMemlockExempt checks that the error does not mention the limit if it does not apply to the
 // process.
 func TestMemlockExempt(t *testing.T) {
-	for name, m := range map[string]memlock{
-		"CAP_IPC_LOCK": {limit: 4096, exempt: true}, "unlimited": {limit: unix.RLIM_INFINITY}} {
+	for name, m := range map[string]memlock.State{
+		"CAP_IPC_LOCK": {Limit: 4096, Exempt: true}, "unlimited": {Limit: unix.RLIM_INFINITY}} {
 		setMemlock(t, m)
 		r := newRig(t)
 		pd := good(r.c.AllocPD())(t)
@@ -79,62 +81,6 @@ func TestMemlockExempt(t *testing.T) {
 		if _, err := pd.RegMR(make([]byte, 1<<20), LocalWrite); !errors.Is(err, unix.ENOMEM) || errors.Is(err, ErrMemlock) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// TestMemlockOfQueues checks that rings which the driver pins count against the limit as well.
-func TestMemlockOfQueues(t *testing.T) {
-	r := newRig(t)
-	pd := good(r.c.AllocPD())(t)
-	cq := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
-	r.refuse(t, unix.ENOMEM, "CQ.CREATE", "QP.CREATE", "SRQ.CREATE", "RESIZE_CQ")
-	create := func() map[string]error {
-		return map[string]error{
-			"CQ":     second(r.c.CreateCQ(CQConfig{Entries: 1024, NoEvents: true})),
-			"QP":     second(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 128})),
-			"SRQ":    second(pd.CreateSRQ(SRQConfig{MaxWR: 128})),
-			"resize": cq.Resize(1024),
-		}
-	}
-	for _, c := range []struct {
-		pins  int
-		limit memlock
-		want  bool
-	}{
-		{8192, memlock{limit: 4096}, true},
-		{8192, memlock{limit: 1 << 20, pinned: 1<<20 - 4096}, true},
-		{8192, memlock{limit: 8192}, false},
-		{8192, memlock{limit: 4096, exempt: true}, false},
-		{0, memlock{limit: 4096}, false}, // a driver that pins no rings, such as rxe
-	} {
-		r.p.pins = c.pins
-		setMemlock(t, c.limit)
-		for name, err := range create() {
-			if errors.Is(err, ErrMemlock) != c.want || !errors.Is(err, unix.ENOMEM) {
-				t.Errorf("%s of %d bytes, %+v: %v; ErrMemlock: want %v", name, c.pins, c.limit, err, c.want)
-			}
-		}
-	}
-}
-
-func TestParseMemlock(t *testing.T) {
-	const status = "Name:\tx\nVmPin:\t       8 kB\nCapInh:\t0\nCapEff:\t"
-	for _, c := range []struct {
-		caps, uidMap string
-		want         memlock
-	}{
-		{"000001ffffffffff", "         0          0 4294967295\n", memlock{limit: 1, pinned: 8192, exempt: true}},
-		{"0000000000004000", "0 0 4294967295\n", memlock{limit: 1, pinned: 8192, exempt: true}},
-		{"0000000000000000", "0 0 4294967295\n", memlock{limit: 1, pinned: 8192}},
-		{"000001ffffffffff", "0 1000 1\n", memlock{limit: 1, pinned: 8192, inUserNS: true}},
-		{"000001ffffffffff", "0 100000 65536\n65536 0 1\n", memlock{limit: 1, pinned: 8192, inUserNS: true}},
-	} {
-		if got := parseMemlock(1, status+c.caps+"\n", c.uidMap); got != c.want {
-			t.Errorf("CapEff %s, uid_map %q: %+v, want %+v", c.caps, c.uidMap, got, c.want)
-		}
-	}
-	if got := parseMemlock(1, "", ""); got != (memlock{limit: 1}) {
-		t.Errorf("without /proc: %+v", got)
 	}
 }
 
@@ -220,5 +166,40 @@ func TestCgroupLimits(t *testing.T) {
 	}
 	if err := r.c.exhausted("query", "", "", unix.EAGAIN, unix.EAGAIN); err != nil {
 		t.Errorf("a query is no create: %v", err)
+	}
+}
+
+// TestMemlockOfQueues checks that rings which the driver pins count against the limit as well.
+func TestMemlockOfQueues(t *testing.T) {
+	r := newRig(t)
+	pd := good(r.c.AllocPD())(t)
+	cq := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
+	r.refuse(t, unix.ENOMEM, "CQ.CREATE", "QP.CREATE", "SRQ.CREATE", "RESIZE_CQ")
+	create := func() map[string]error {
+		return map[string]error{
+			"CQ":     second(r.c.CreateCQ(CQConfig{Entries: 1024, NoEvents: true})),
+			"QP":     second(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, MaxSendWR: 128})),
+			"SRQ":    second(pd.CreateSRQ(SRQConfig{MaxWR: 128})),
+			"resize": cq.Resize(1024),
+		}
+	}
+	for _, c := range []struct {
+		pins  int
+		limit memlock.State
+		want  bool
+	}{
+		{8192, memlock.State{Limit: 4096}, true},
+		{8192, memlock.State{Limit: 1 << 20, Pinned: 1<<20 - 4096}, true},
+		{8192, memlock.State{Limit: 8192}, false},
+		{8192, memlock.State{Limit: 4096, Exempt: true}, false},
+		{0, memlock.State{Limit: 4096}, false}, // a driver that pins no rings, such as rxe
+	} {
+		r.p.pins = c.pins
+		setMemlock(t, c.limit)
+		for name, err := range create() {
+			if errors.Is(err, ErrMemlock) != c.want || !errors.Is(err, unix.ENOMEM) {
+				t.Errorf("%s of %d bytes, %+v: %v; ErrMemlock: want %v", name, c.pins, c.limit, err, c.want)
+			}
+		}
 	}
 }
