@@ -158,10 +158,13 @@ func TestMemoryLimit(t *testing.T) {
 		_, err := p.server.Recv(ctx)
 		isError(t, err, uverbs.ErrMemlock)
 	}
-	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	canceled, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_, err = p.client.Call(short, []byte("no reply"))
-	isError(t, err, context.DeadlineExceeded)
+	sent := p.client.Stats().Sent
+	called := background(func() error { _, err := p.client.Call(canceled, []byte("no reply")); return err })
+	until(t, "the call is sent", func() bool { return p.client.Stats().Sent > sent })
+	cancel()
+	isError(t, within(t, called, "a call that is canceled"), context.Canceled)
 	p.there.SetLimits(verbstest.Limits{})
 	for _, want := range [][]byte{pattern(long, 1), []byte("next"), []byte("no reply")} {
 		m := must(p.server.Recv(ctx))(t)
