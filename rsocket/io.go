@@ -176,10 +176,7 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 	b := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(b)
 	for {
-		if err := c.waitForRoom(); err != nil { // before anything of r is lost
-			return n, c.opError("write", err)
-		}
-		k, readErr := r.Read(b[:])
+		k, readErr := r.Read(b[:]) // also if nothing can be written any more: r may have no more data
 		if k < 0 || k > len(b) {
 			return n, countError(r, "Read", k, len(b))
 		}
@@ -197,15 +194,6 @@ func (c *Conn) ReadFrom(r io.Reader) (n int64, err error) {
 			return n, readErr
 		}
 	}
-}
-
-// waitForRoom waits until there is room in the send buffer. The peer need not have any.
-func (c *Conn) waitForRoom() error {
-	c.writer.lock.Lock()
-	defer c.writer.lock.Unlock()
-	c.mu.Lock()
-	defer c.unlock()
-	return c.waitFor(needRoom, lowWater)
 }
 
 // WriteTo writes what arrives to w, until the peer has closed its side. It returns the errors of w, and those of

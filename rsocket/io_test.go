@@ -217,3 +217,15 @@ func TestWriteBuffers(t *testing.T) {
 	check(t, p.client.SetWriteDeadline(time.Time{}))
 	read(t, p.server, bytes.Repeat(data(1000), 100)[:n])
 }
+
+// TestNothingToCopy checks that ReadFrom reports no error of a connection that has ended if its Reader has no more
+// data, as in package net.
+func TestNothingToCopy(t *testing.T) {
+	p := connect(t, rsocket.Config{}, rsocket.Config{})
+	check(t, p.server.Close())
+	isEOF(t, p.client)
+	n, err := p.client.ReadFrom(bytes.NewReader(nil))
+	if n != 0 || err != nil {
+		t.Errorf("ReadFrom returns %d, %v", n, err)
+	}
+}
