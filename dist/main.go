@@ -40,7 +40,7 @@ func main() {
 var architectures = []string{"amd64", "arm64"}
 
 // programs are the names of the links to the program.
-var programs = []string{"asyncwatch", "devinfo", "doctor", "perftest", "rnc", "rping"}
+var programs = []string{"asyncwatch", "devinfo", "doctor", "perftest", "rnc", "rping", "rproxy"}
 
 // documents are the files of the repository that archives have too.
 var documents = []string{"CHANGELOG.md", "LICENSE", "docs/doctor.md"}

@@ -1,5 +1,5 @@
 // Goverbs is several programs in one file, which has 27 % of the size of separate ones: asyncwatch, devinfo,
-// doctor, perftest, rnc and rping. The first argument selects the program, or the name of a link to this one.
+// doctor, perftest, rnc, rping and rproxy. The first argument selects the program, or the name of a link to this one.
 //
 //	goverbs doctor
 //	ln -s goverbs rping && ./rping -s
@@ -22,6 +22,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/doctor"
 	"github.com/goverbs/goverbs/cmd/internal/rnc"
 	"github.com/goverbs/goverbs/cmd/internal/rping"
+	"github.com/goverbs/goverbs/cmd/internal/rproxy"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
@@ -32,6 +33,7 @@ var programs = map[string]func(){
 	"perftest":   perftest.Main,
 	"rnc":        rnc.Main,
 	"rping":      rping.Main,
+	"rproxy":     rproxy.Main,
 }
 
 func main() {

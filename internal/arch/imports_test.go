@@ -75,6 +75,8 @@ var layers = []struct {
 	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},
 	{"cmd/internal/doctor/...", []string{"rdma", "cm", "uverbs", "provider/all", "cmd/internal/doctor/...",
 		"internal/nldev"}},
+	{"cmd/internal/rproxy", []string{"rsocket", "provider/all", "cmd/internal/program", "internal/getopt",
+		"internal/quota"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
 	{"examples/objects", []string{"examples/objects/onesided", "provider/all"}},
 	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},

@@ -87,11 +87,13 @@ func TestImage(t *testing.T) {
 		}
 	})
 	t.Run("asyncwatch", g.testAsyncwatch)
-	t.Run("rnc", func(t *testing.T) {
-		if out := program.Run(t, g.image, "/share/bin/rnc", "-h"); !strings.Contains(out, "rnc") {
-			t.Error(out)
-		}
-	})
+	for _, name := range []string{"rnc", "rproxy"} {
+		t.Run(name, func(t *testing.T) {
+			if out := program.Run(t, g.image, "/share/bin/"+name, "-h"); !strings.Contains(out, name) {
+				t.Error(out)
+			}
+		})
+	}
 }
 
 // testDoctor checks that doctor finds no error without any other file.

@@ -1,0 +1,434 @@
+package rproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/internal/program"
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// patience is how long a test waits for what happens soon.
+const patience = time.Minute
+
+// A rig is a proxy between a client and a server, one of which uses an rsocket, from another machine than the proxy.
+type rig struct {
+	t            *testing.T
+	net          *verbstest.Network
+	here, there  *verbstest.Machine // of the client or server on an rsocket, and of the proxy
+	clientOnRDMA bool
+	server       net.Listener
+	addr         string // of the proxy
+	messages     lockedBuffer
+	ended        chan error
+	cancel       context.CancelCauseFunc
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// directions runs a test with the client, and then the server, on an rsocket.
+func directions(t *testing.T, options string, f func(t *testing.T, r *rig)) {
+	for name, clientOnRDMA := range map[string]bool{"rsocket to TCP": true, "TCP to rsocket": false} {
+		t.Run(name, func(t *testing.T) { f(t, newRig(t, clientOnRDMA, options)) })
+	}
+}
+
+// newRig starts a server and a proxy for it.
+func newRig(t *testing.T, clientOnRDMA bool, options string) *rig {
+	n := verbstest.NewNetwork(t)
+	r := &rig{t: t, net: n, here: n.Machine(), there: n.Machine(), clientOnRDMA: clientOnRDMA, ended: make(chan error, 1)}
+	to, from := "tcp:", "rsocket:"+r.there.AddrPort(7471).String()
+	if clientOnRDMA {
+		r.server = must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		r.addr = r.there.AddrPort(7471).String()
+		to += r.server.Addr().String()
+	} else {
+		r.here.Run(func() { r.server = must(rsocket.Listen("tcp", ":7471"))(t) })
+		to, from = "rsocket:"+r.here.AddrPort(7471).String(), "tcp:127.0.0.1:0"
+	}
+	t.Cleanup(func() { _ = r.server.Close() })                   // it may be closed
+	ctx, cancel := context.WithCancelCause(context.Background()) // that of the test ends before the connections
+	r.cancel = cancel
+	args := append(strings.Fields(options), "-v", from, to)
+	r.there.Run(func() { go func() { r.ended <- run(ctx, args, io.Discard, &r.messages) }() })
+	r.says("listening on ")
+	if !clientOnRDMA {
+		_, rest, _ := strings.Cut(r.messages.String(), "listening on ")
+		r.addr, _, _ = strings.Cut(rest, "\n")
+	}
+	t.Cleanup(func() {
+		cancel(program.ErrInterrupted)
+		if err := r.wait(); err != nil && !errors.Is(err, program.ErrInterrupted) {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// wait returns what the proxy has returned.
+func (r *rig) wait() error {
+	r.t.Helper()
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		return err
+	case <-time.After(patience):
+		r.t.Fatal("the proxy does not end")
+		return nil
+	}
+}
+
+// says waits for a message.
+func (r *rig) says(text string) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(r.messages.String(), text); <-time.After(time.Millisecond) {
+		select {
+		case err := <-r.ended:
+			r.t.Fatalf("the proxy has ended with %v before it said %q", err, text)
+		default:
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("the messages are %q, without %q", r.messages.String(), text)
+		}
+	}
+}
+
+// dial connects a client to the proxy.
+func (r *rig) dial() conn {
+	r.t.Helper()
+	c, err := r.tryDial()
+	check(r.t, err)
+	return r.keep(c)
+}
+
+// isRefused checks that the connection of a client is reset, at the latest when it reads.
+func (r *rig) isRefused() {
+	r.t.Helper()
+	if c, err := r.tryDial(); err == nil {
+		r.isReset(r.keep(c))
+	} else if !errors.Is(err, syscall.ECONNRESET) {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) tryDial() (c net.Conn, err error) {
+	if r.clientOnRDMA {
+		r.here.Run(func() { c, err = new(rsocket.Dialer).DialContext(r.t.Context(), "tcp", r.addr) })
+	} else {
+		c, err = net.Dial("tcp", r.addr)
+	}
+	return c, err
+}
+
+// accept returns the connection of the proxy to the server.
+func (r *rig) accept() conn {
+	r.t.Helper()
+	type deadliner interface{ SetDeadline(time.Time) error }
+	check(r.t, r.server.(deadliner).SetDeadline(time.Now().Add(patience)))
+	var c net.Conn
+	var err error
+	r.here.Run(func() { c, err = r.server.Accept() })
+	check(r.t, err)
+	return r.keep(c)
+}
+
+func (r *rig) keep(c net.Conn) conn {
+	check(r.t, c.SetDeadline(time.Now().Add(patience)))
+	r.t.Cleanup(func() { _ = c.Close() }) // a test may have closed it
+	return c.(conn)
+}
+
+// connect returns both ends of a connection by the proxy.
+func (r *rig) connect() (client, server conn) {
+	r.t.Helper()
+	client = r.dial()
+	return client, r.accept()
+}
+
+func (r *rig) write(c conn, b []byte) {
+	r.t.Helper()
+	must(c.Write(b))(r.t)
+}
+
+func (r *rig) read(c conn, want string) {
+	r.t.Helper()
+	got := make([]byte, len(want))
+	must(io.ReadFull(c, got))(r.t)
+	if string(got) != want {
+		r.t.Fatalf("%.80q has arrived, want %.80q", got, want)
+	}
+}
+
+func (r *rig) isEOF(c conn) {
+	r.t.Helper()
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		r.t.Fatalf("Read returns %d, %v, want EOF", n, err)
+	}
+}
+
+func (r *rig) isReset(c conn) {
+	r.t.Helper()
+	if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
+		r.t.Fatalf("the connection ends with %v, want a reset", err)
+	}
+}
+
+func data(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i * i >> 3)
+	}
+	return b
+}
+
+// TestHalfClose sends a request until its end, and then a reply until its end.
+func TestHalfClose(t *testing.T) {
+	const size = 3<<20 + 5
+	directions(t, "-I 65536 -O 65536", func(t *testing.T, r *rig) {
+		client, server := r.connect()
+		sent := make(chan error, 1)
+		go func() {
+			_, err := client.Write(data(size))
+			sent <- errors.Join(err, client.CloseWrite())
+		}()
+		request, err := io.ReadAll(server)
+		if err != nil || !bytes.Equal(request, data(size)) {
+			t.Fatalf("a request of %d bytes, %v", len(request), err)
+		}
+		check(t, <-sent)
+		go func() {
+			_, err := server.Write(data(size))
+			sent <- errors.Join(err, server.Close())
+		}()
+		reply, err := io.ReadAll(client)
+		if err != nil || !bytes.Equal(reply, data(size)) {
+			t.Fatalf("a reply of %d bytes, %v", len(reply), err)
+		}
+		check(t, <-sent)
+		check(t, client.Close())
+		r.says(fmt.Sprintf("closed after %d bytes from the client, %d to it", size, size))
+	})
+}
+
+// TestServerEndsFirst ends the direction to the client first.
+func TestServerEndsFirst(t *testing.T) {
+	directions(t, "", func(t *testing.T, r *rig) {
+		client, server := r.connect()
+		r.write(server, []byte("greeting"))
+		check(t, server.CloseWrite())
+		r.read(client, "greeting")
+		r.isEOF(client)
+		r.write(client, []byte("reply"))
+		check(t, client.CloseWrite())
+		r.read(server, "reply")
+		r.isEOF(server)
+	})
+}
+
+// TestReset resets the connection at either end.
+func TestReset(t *testing.T) {
+	directions(t, "", func(t *testing.T, r *rig) {
+		client, server := r.connect()
+		r.write(client, []byte("x"))
+		r.read(server, "x")
+		check(t, reset(server))
+		r.isReset(client)
+		client, server = r.connect()
+		check(t, reset(client))
+		r.isReset(server)
+		r.says("connection reset")
+		client, server = r.connect() // the proxy goes on
+		r.write(client, []byte("y"))
+		r.read(server, "y")
+	})
+}
+
+// TestDead kills the machine of the end that uses an rsocket.
+func TestDead(t *testing.T) {
+	directions(t, "-i 1", func(t *testing.T, r *rig) {
+		r.net.SetTimeouts(verbstest.Timeouts{Ack: 10, Reply: 10 * time.Millisecond})
+		client, server := r.connect()
+		r.here.Kill()
+		if r.clientOnRDMA {
+			r.isReset(server)
+		} else {
+			r.isReset(client)
+		}
+	})
+}
+
+// TestNoServer has no program that listens at the second address.
+func TestNoServer(t *testing.T) {
+	directions(t, "", func(t *testing.T, r *rig) {
+		check(t, r.server.Close())
+		r.isRefused()
+		r.says(": dial tcp ")
+	})
+}
+
+// TestLimits connects more often than the limits permit, and again after the end of a connection.
+func TestLimits(t *testing.T) {
+	for _, options := range []string{"-c 2", "-p 2"} {
+		directions(t, options, func(t *testing.T, r *rig) {
+			client, server := r.connect()
+			r.connect()
+			r.isRefused()
+			r.says("too many connections: ")
+			check(t, client.Close())
+			check(t, server.Close())
+			r.says("closed after ")
+			client, server = r.connect()
+			r.write(client, []byte("x"))
+			r.read(server, "x")
+		})
+	}
+}
+
+// TestIdle resets a connection on which nothing is sent.
+func TestIdle(t *testing.T) {
+	directions(t, "--idle 1", func(t *testing.T, r *rig) {
+		client, server := r.connect()
+		r.isReset(client)
+		r.isReset(server)
+		r.says("nothing was sent or received")
+	})
+}
+
+// TestInterrupt ends the proxy without connections, with one that is reset, and with one that ends in time.
+func TestInterrupt(t *testing.T) {
+	directions(t, "", func(t *testing.T, r *rig) {
+		r.cancel(program.ErrInterrupted)
+		check(t, r.wait())
+	})
+	directions(t, "", func(t *testing.T, r *rig) {
+		client, server := r.connect()
+		r.cancel(program.ErrInterrupted)
+		r.isReset(client)
+		r.isReset(server)
+		err := r.wait()
+		if !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "1 connections were reset") {
+			t.Errorf("the proxy ends with %v", err)
+		}
+	})
+	directions(t, "--grace 1000", func(t *testing.T, r *rig) {
+		client, server := r.connect()
+		r.cancel(program.ErrInterrupted)
+		r.write(client, []byte("x"))
+		r.read(server, "x")
+		check(t, client.Close())
+		r.isEOF(server)
+		check(t, server.Close())
+		check(t, r.wait())
+	})
+}
+
+// echo serves connections until the listener is closed.
+func (r *rig) echo() {
+	for {
+		c, err := r.server.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_, err := io.Copy(c, c)
+			if err = errors.Join(err, c.Close()); err != nil {
+				r.t.Error(err)
+			}
+		}()
+	}
+}
+
+// TestMany forwards connections side by side.
+func TestMany(t *testing.T) {
+	const connections, size = 20, 300000
+	directions(t, "", func(t *testing.T, r *rig) {
+		r.here.Run(func() { go r.echo() })
+		var all sync.WaitGroup
+		for range connections {
+			c := r.dial()
+			all.Go(func() {
+				go func() {
+					if _, err := c.Write(data(size)); err != nil {
+						t.Error(err)
+					}
+					if err := c.CloseWrite(); err != nil {
+						t.Error(err)
+					}
+				}()
+				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, data(size)) {
+					t.Errorf("%d bytes come back, %v", len(got), err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// TestOptions checks options that are refused, addresses that cannot be listened at, and the usage.
+func TestOptions(t *testing.T) {
+	for _, args := range []string{"", "tcp::1", "tcp::1 tcp:h:1 tcp:h:2", "udp::1 tcp:h:1", "tcp::1 rsocket",
+		"tcp:1 tcp:h:1", "tcp::1 tcp::1", "rsocket::1 tcp:h:0", "-c 0 rsocket::1 tcp:h:1",
+		"-i 1 tcp::1 tcp:h:1", "-x rsocket::1 tcp:h:1"} {
+		if _, err := parseOptions(strings.Fields(args)); err == nil {
+			t.Errorf("%q is accepted", args)
+		}
+	}
+	o := must(parseOptions(strings.Fields("rsocket6:[::1]:1 tcp4:h:2")))(t)
+	if got := fmt.Sprint(o.from, " ", o.to); got != "rsocket6:[::1]:1 tcp4:h:2" || o.most != defaultMost {
+		t.Errorf("%s, %d", got, o.most)
+	}
+	var out bytes.Buffer
+	check(t, run(t.Context(), []string{"--help"}, &out, nil))
+	if !strings.Contains(out.String(), "Usage: rproxy") || !strings.Contains(out.String(), "--grace") {
+		t.Errorf("the usage is %q", &out)
+	}
+	verbstest.NewNetwork(t).Machine().Run(func() {
+		err := run(t.Context(), []string{"rsocket:127.0.0.1:1", "tcp:h:1"}, io.Discard, io.Discard)
+		if !errors.Is(err, rsocket.ErrNoRDMA) {
+			t.Errorf("without a device: %v", err)
+		}
+	})
+}
