@@ -32,6 +32,7 @@ var ours = map[string]string{
 	"riostream":    "cmd/riostream",
 	"rping":        "cmd/rping",
 	"rnc":          "cmd/rnc",
+	rproxy:         "cmd/rproxy",
 	"rstream":      "cmd/rstream",
 	"ucmatose":     "cmd/ucmatose",
 	"udaddy":       "cmd/udaddy",

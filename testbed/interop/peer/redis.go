@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/goverbs/goverbs/rsocket"
 )
 
 // redisClient sends commands and checks the replies.
 func redisClient(args []string) error {
-	c, err := dial("rsocket", args[0])
+	c, err := rsocket.Dial("tcp", args[0])
 	if err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ type store struct {
 // redisServer serves clients until the process is killed.
 func redisServer(args []string) error {
 	s := &store{values: map[string]string{}}
-	return serve("rsocket", args[0], func(c conn) error {
+	return serve(args[0], func(c net.Conn) error {
 		r, w := bufio.NewReader(c), bufio.NewWriter(c)
 		for {
 			words, err := decode(r)
