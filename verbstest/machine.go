@@ -75,7 +75,7 @@ func newMachine(n *Network, number int, device uint32) *Machine {
 		m.useInfiniBand(number)
 	}
 	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, InfiniBand: n.infiniBand, LID: m.lid, MAC: m.mac,
-		CQEVersion: 1, Resolve: n.resolve, Program: true,
+		CQEVersion: 1, Resolve: n.resolve, Program: true, Peer: n.peer,
 		Violation: func(v engine.Violation) { n.violation(m, v) },
 		Problem:   func(err error) { n.report("%s: %v", m.name, err) }})
 	if err := m.adapter.SetGIDs(m.gids); err != nil {
@@ -133,6 +133,7 @@ func (m *Machine) Run(f func()) {
 func (m *Machine) check() {
 	m.net.t.Helper()
 	m.checkKept()
+	m.net.loop.Run(m.adapter.HCA.End)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.files {

@@ -54,6 +54,7 @@ func TestMisuse(t *testing.T) {
 		{"the errno is not 0", func() { a.FailCommand(1, 0) }},
 		{"there are ALLOC_MW,", func() { a.Refuse("MR.REG", unix.EIO) }},
 		{"PD.DESTROY cannot fail", func() { a.Refuse("PD.DESTROY", unix.EIO) }},
+		{"use one of the constants uverbs.MTU256", func() { a.SetMTU(0) }},
 		{"use a positive time", func() { a.SetCommandTime(-time.Second) }},
 		{"no completion of an adapter has the status", func() { a.FailCompletion(nil, uverbs.WCSuccess, 0) }},
 		{"use 0 for the next completion", func() { a.FailCompletion(nil, uverbs.WCRemOpErr, -1) }},

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/fabric"
 	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
 )
 
@@ -34,9 +35,10 @@ type Network struct {
 	mu       sync.Mutex // locked after loop
 	created  int        // number of machines, including those that are being created
 	machines []*Machine
-	macs     map[[16]byte][6]byte // by GID
-	allowed  map[Rule]bool        // rules that programs may break
-	reported map[string]bool      // texts of broken rules
+	lids     map[uint16]*Machine // on InfiniBand
+	gids     map[[16]byte]*Machine
+	allowed  map[Rule]bool   // rules that programs may break
+	reported map[string]bool // texts of broken rules
 }
 
 // wires is a *fabric.Switch or a *fabric.Subnet.
@@ -49,7 +51,7 @@ type wires interface {
 // NewNetwork returns a network without machines. It exists until the test ends.
 func NewNetwork(t testing.TB, options ...Option) *Network {
 	t.Helper()
-	n := &Network{t: t, macs: map[[16]byte][6]byte{}, cuts: map[[2]*rdmacmtest.Machine]int{},
+	n := &Network{t: t, gids: map[[16]byte]*Machine{}, lids: map[uint16]*Machine{}, cuts: map[[2]*rdmacmtest.Machine]int{},
 		dead: map[*rdmacmtest.Machine]bool{}, down: map[*rdmacmtest.Machine]bool{}}
 	t.Cleanup(n.end) // after all others
 	for _, set := range options {
@@ -121,8 +123,9 @@ func (n *Network) newMachine() *Machine {
 	defer n.mu.Unlock()
 	n.machines = append(n.machines, m)
 	for _, g := range m.gids {
-		n.macs[g.Gid] = m.mac
+		n.gids[g.Gid] = m
 	}
+	n.lids[m.lid] = m
 	return m
 }
 
@@ -168,8 +171,8 @@ func (n *Network) attach(m *Machine) {
 func (n *Network) resolve(gid [16]byte) ([6]byte, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if mac, ok := n.macs[gid]; ok {
-		return mac, true
+	if m := n.gids[gid]; m != nil {
+		return m.mac, true
 	}
 	switch ip := netip.AddrFrom16(gid).Unmap(); {
 	case ip.Is4() && ip.IsMulticast():
@@ -178,6 +181,20 @@ func (n *Network) resolve(gid [16]byte) ([6]byte, bool) {
 		return [6]byte{0x33, 0x33, gid[12], gid[13], gid[14], gid[15]}, true
 	}
 	return [6]byte{}, false
+}
+
+// peer returns the device of the machine at the other end of a path, or nil.
+func (n *Network) peer(p *transport.Path) *engine.HCA {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.gids[p.DGID]
+	if n.infiniBand {
+		m = n.lids[p.DLID]
+	}
+	if m == nil {
+		return nil
+	}
+	return m.adapter.HCA
 }
 
 // macOf returns the address of a device.

@@ -17,8 +17,8 @@ type Rule string
 
 // The rules that programs break.
 const (
-	// A message finds no receive in its QP or SRQ. An RC peer tries again later; UC and UD lose it.
-	// Datagrams to multicast groups do not count.
+	// A message finds no receive in its QP or SRQ and is lost: at once on UC and UD, on RC if the peer has no
+	// retries left, or if the QP is closed while the message waits. Datagrams to multicast groups do not count.
 	ReceiveLate = Rule(engine.RuleReceiveLate)
 	// A message is longer than its receive. On UD, the first 40 bytes are the network header.
 	ReceiveLength = Rule(engine.RuleReceiveShort)
@@ -40,6 +40,9 @@ const (
 	// A datagram has another Q_Key than the QP that it is for, or a request of a DCI another access key
 	// than the DCT.
 	QKey = Rule(engine.RuleQKey)
+	// The attributes of the two ends of a connection do not fit: the PSNs or the path MTUs differ, or more READs and
+	// atomics may be outstanding than the peer permits.
+	Connection = Rule(engine.RuleConnection)
 	// More requests are posted than the completion queue has entries. Unsignaled requests count,
 	// since they complete if their QP fails. Receives of an SRQ do not count.
 	CQCapacity = Rule(engine.RuleCQCapacity)
@@ -86,6 +89,12 @@ func (m *Machine) Allow(rules ...Rule) {
 // violation reports that a program broke a rule. The same text is reported once: a peer tries again.
 func (n *Network) violation(m *Machine, v engine.Violation) {
 	text := v.Text
+	for i, p := range v.Places {
+		text += []string{": ", ", "}[min(i, 1)] + p.What
+		if line := site(p.Origin); line != "" {
+			text += " at " + line
+		}
+	}
 	if posted := site(v.Origin); posted != "" {
 		text = "posted at " + posted + ": " + text
 	}
@@ -97,7 +106,7 @@ func (n *Network) violation(m *Machine, v engine.Violation) {
 
 // ofPrograms has the rules whose texts name the queue.
 var ofPrograms = []Rule{ReceiveLate, ReceiveLength, LocalKey, LocalAccess, RemoteAccess, BadRequest, AtomicSize,
-	Destination, QKey, CQCapacity, Unsignaled}
+	Destination, QKey, Connection, CQCapacity, CQOverrun, Unsignaled}
 
 // ofPackages has the rules that are not the device's.
 var ofPackages = []Rule{GoroutineLeft, BufferUse, NotClosed, NotReleased}

@@ -6,6 +6,7 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/connectx/roce"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	// Program adds the rules that only programs can break, and the call stacks of posts: see
 	// engine.Config.
 	Program bool
+	Peer    func(*transport.Path) *engine.HCA // see engine.Config
 	// Shared, if not nil, is called with each range of the process's memory that the adapter may
 	// use from now on.
 	Shared func(addr, n uint64)
@@ -64,7 +66,7 @@ func NewAdapter(cfg Config) *Adapter {
 	a.loop.Run(func() { // New reads the loop's clock, too
 		a.HCA = engine.New(engine.Config{Loop: a.loop, Memory: &a.memory, Events: a, LinkLayer: layer,
 			CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation,
-			Program: cfg.Program})
+			Program: cfg.Program, Peer: cfg.Peer})
 		a.HCA.SetLID(cfg.LID)
 		a.HCA.SetMAC(cfg.MAC)
 		a.HCA.SetLink(noLink{})

@@ -131,7 +131,8 @@ func (k *Kernel) Ioctl(c ioctl.Call) (err error) {
 	if k.OnCommand != nil {
 		k.OnCommand(c)
 	}
-	k.adapter.loop.Run(func() { err = k.ioctl(c) })
+	at := k.adapter.origin()
+	k.adapter.loop.Run(func() { k.adapter.HCA.From(at, func() { err = k.ioctl(c) }) })
 	return err
 }
 
@@ -152,6 +153,10 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		return k.devxCreate(c)
 	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_DESTROY}:
 		return k.devxDestroy(c)
+	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:
+		if k.bound(c) {
+			return unix.EINVAL
+		}
 	}
 	if err := k.Kernel.Ioctl(c); err != nil {
 		return err

@@ -54,7 +54,8 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 func (k *Kernel) createKey(r *uapi.IbUverbsRegMr) (*engine.MKey, error) {
 	b := pagesOf(r.Start, r.Length)
 	return k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.MTT, Rights: rightsOf(uverbs.Access(r.AccessFlags)),
-		QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle], Start: r.HcaVa, Length: r.Length, PageShift: 12,
+		Bind: uverbs.Access(r.AccessFlags)&uverbs.MWBindAccess != 0,
+		QPN:  engine.AnyQPN, PD: k.PDs[r.PdHandle], Start: r.HcaVa, Length: r.Length, PageShift: 12,
 		Octowords: uint32(len(b.Pages)+1) / 2, Translations: translations(b)})
 }
 
@@ -83,6 +84,7 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 		k.unpin(spans)
 		return refused
 	}
+	k.adapter.HCA.Replaced(m.MKey, key.Key())
 	k.check(k.adapter.HCA.DestroyMKey(m.Index))
 	k.unpin(m.spans)
 	*m = mr{MKey: key, spans: spans, reg: next}
@@ -95,6 +97,16 @@ func (k *Kernel) queryMR(c ioctl.Call) {
 	key := k.mrs[handle(c, uapi.UVERBS_ATTR_QUERY_MR_HANDLE)].Key()
 	reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &key)
 	reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &key)
+}
+
+// bound reports whether a command deregisters a region to which a window is bound. ibv_dereg_mr(3) forbids it, and rxe
+// refuses it.
+func (k *Kernel) bound(c ioctl.Call) bool {
+	if !k.adapter.cfg.Program || !k.adapter.kernels[k] {
+		return false
+	}
+	m := k.mrs[handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)]
+	return m != nil && k.adapter.HCA.Bound(m.MKey)
 }
 
 func (k *Kernel) deregMR(h uint32) error {

@@ -24,36 +24,59 @@ const byLibrary = ""
 // there.
 type mistake struct {
 	program func(device string) (seen string)
-	report  string // a regular expression, or byLibrary
+	report  string // a regular expression, in which LINE is that of the mistake and OTHER another one, or byLibrary
 	memory  string // the beginning of what it sees
 	rxe     string
 	rdma    string // why it is impossible with package rdma, or the programs with which it is possible
 }
 
 const (
-	noCompletion    = "no completion"
-	remoteAccess    = "remote access error"
-	flushed         = "work request flushed"
-	busy            = "uverbs: close"
-	localAccess     = "local protection error"
-	retriesExceeded = "transport retry count exceeded"
-	noDeviceMemory  = "uverbs: allocate device memory"
-	noDC            = "uverbs: create QP"
+	noCompletion       = "no completion"
+	remoteAccess       = "remote access error"
+	flushed            = "work request flushed"
+	busy               = "uverbs: close"
+	localAccess        = "local protection error"
+	retriesExceeded    = "transport retry count exceeded"
+	noDeviceMemory     = "uverbs: allocate device memory"
+	connectedByPackage = "impossible: Dial and Accept connect the queues"
+	noDC               = "uverbs: create QP"
 )
 
 var mistakes = []mistake{
-	{receiveLate, `receive-late: posted at LINE: the message finds no receive in QP 0x\w+: post receives`,
+	{receiveLate, `receive-late: posted at LINE: the message finds no receive in QP 0x\w+ and is lost: post receives`,
 		noCompletion, noCompletion,
 		"impossible: a connection has its receives before the peer can send, and credits limit the peer"},
-	{datagramWithoutReceive, `receive-late: posted at LINE: the message finds no receive in QP 0x\w+: post receives`,
-		noCompletion, noCompletion, "groupNotReceiving"},
-	{emptySRQ, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+: post receives`,
+	{datagramWithoutReceive, `receive-late: posted at LINE: the message finds no receive in QP 0x\w+ and is lost: ` +
+		`post receives`, noCompletion, noCompletion, "groupNotReceiving"},
+	{emptySRQ, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+ and is lost: post receives`,
 		noCompletion, noCompletion, "impossible: no SRQ"},
 	{wrongRKey, `remote-access: posted at LINE: RKey 0x\w+ names no region`, remoteAccess, remoteAccess, "forgedKey"},
 	{closedMR, `key: posted at LINE: local key 0x\w+ does not exist`, localAccess, flushed,
 		"impossible: the memory is registered until the connection is closed"},
-	{closedRemoteMR, `remote-access: posted at LINE: RKey 0x\w+ names no region: .* closed`, remoteAccess, remoteAccess,
+	{closedRemoteMR, `remote-access: posted at LINE: RKey 0x\w+ names no region: the region was closed at OTHER`,
+		remoteAccess, remoteAccess,
 		"revokedToken"},
+	{closedMRInFlight, `key: posted at OTHER: local key 0x\w+ does not exist any more while the request is in ` +
+		`flight: the region was closed at LINE`, localAccess, flushed,
+		"impossible: the memory is registered until the connection is closed"},
+	{closedMRWithReceive, `key: posted at OTHER: local key 0x\w+ does not exist: the region was closed at LINE`,
+		"remote operation error", "remote operation error",
+		"impossible: the memory is registered until the connection is closed"},
+	{keyBeforeBind, `remote-access: posted at LINE: RKey 0x\w+ names no region: the window was bound again with key ` +
+		`0x\w+ at OTHER`, remoteAccess, remoteAccess, "revokedToken"},
+	{invalidatedKey, `remote-access: posted at LINE: RKey 0x\w+ names no region: the window was invalidated ` +
+		`at OTHER`, remoteAccess, remoteAccess, "revokedToken"},
+	{closedMRWithWindow, byLibrary, "uverbs: destroy mlx5_0 MR",
+		"uverbs: destroy rxe0 MR", "impossible: closing the region waits for its windows"},
+	{bindWithoutRight, `request: posted at LINE: the region of LKey 0x\w+ lacks MWBindAccess`, "memory window bind error",
+		flushed, "impossible: the package registers the memory"},
+	{boundTwice, `request: posted at LINE: the window is bound: invalidate its key 0x\w+ first`,
+		"memory window bind error", flushed, "impossible: the package binds each window once"},
+	{keyBeforeRereg, `remote-access: posted at LINE: RKey 0x\w+ names no region: the region was registered anew with ` +
+		`key 0x\w+ at OTHER`, remoteAccess, "uverbs: reregister", "impossible: no region is registered anew"},
+	{overrunCQOfSRQ, `cq-overrun: posted at LINE: CQ 0x\w+ has 16 completions that have not been polled, and no room ` +
+		`for another: poll, or create it with more entries: it was created at OTHER`, retriesExceeded, retriesExceeded,
+		"impossible: no SRQ"},
 	{remoteBounds, `remote-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x\w+, \+4096\)`,
 		remoteAccess, remoteAccess, "outOfBounds, forgedLength"},
 	{localBounds, `local-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x\w+, \+4096\)`,
@@ -81,6 +104,19 @@ var mistakes = []mistake{
 		noCompletion, "impossible: a Peer is opaque, and comes from a datagram"},
 	{peerNotConnected, `destination: posted at LINE: the packet is for QP 0x\w+ in state RESET: connect the QP`,
 		retriesExceeded, retriesExceeded, "impossible: Dial and Accept return connections"},
+	{otherPSN, `connection: posted at OTHER: QP 0x\w+ expects the PSN 0x\w+ \(RQPSN\), and its peer QP 0x\w+ begins ` +
+		`with 0x\w+ \(SQPSN\): RQPSN was set at LINE, SQPSN was set at OTHER`, retriesExceeded, retriesExceeded,
+		connectedByPackage},
+	{otherMTU, `connection: posted at OTHER: QP 0x\w+ has a PathMTU of 256 bytes, and its peer QP 0x\w+ of 1024: ` +
+		`the one was set at LINE, the other was set at OTHER`, "remote invalid request", "remote invalid request",
+		connectedByPackage},
+	{noReadsOfPeer, `connection: posted at OTHER: QP 0x\w+ permits no READs and atomics: its MaxDestRdAtomic is 0: it ` +
+		`was set at LINE`, "remote invalid request", "remote invalid request", connectedByPackage},
+	{noReads, `request: posted at OTHER: QP 0x\w+ permits no READs and atomics: its MaxRdAtomic is 0: it was set at ` +
+		`LINE`, "local QP operation error", "uverbs: the connection allows no READs", connectedByPackage},
+	{tooManyReads, `connection: posted at LINE: 2 READs and atomics of QP 0x\w+ may be outstanding \(MaxRdAtomic is 4` +
+		`\), and its peer QP 0x\w+ permits 1 \(MaxDestRdAtomic\): MaxRdAtomic was set at OTHER, MaxDestRdAtomic was ` +
+		`set at OTHER`, "success", "success", connectedByPackage},
 	{smallCQ, `cq-capacity: posted at LINE: 4 requests are posted .* and CQ 0x\w+ has 3 entries: create it with more`,
 		"success", "success", "impossible: the CQ has an entry for each request and receive"},
 	{neverSignaled, `unsignaled: posted at LINE: the send queue of QP 0x\w+ is full, and none .* is signaled`,
@@ -94,8 +130,8 @@ var mistakes = []mistake{
 	{copyOutOfBounds, byLibrary, "uverbs: write device memory", noDeviceMemory, "impossible: no device memory"},
 	{deviceMemoryBounds, `remote-access: posted at LINE: bytes \[0x\w+, \+64\) are outside the region \[0x0, \+128\)`,
 		remoteAccess, noDeviceMemory, "impossible: no device memory"},
-	{closedDeviceMemory, `remote-access: posted at LINE: RKey 0x\w+ names no region: .* closed`, remoteAccess,
-		noDeviceMemory, "impossible: no device memory"},
+	{closedDeviceMemory, `remote-access: posted at LINE: RKey 0x\w+ names no region: the region was closed at OTHER`,
+		remoteAccess, noDeviceMemory, "impossible: no device memory"},
 	{deviceMemoryLeft, `left in the kernel: DM \d+, created at LINE`, "nothing", noDeviceMemory,
 		"impossible: no device memory"},
 	{wrongDCKey, `qkey: posted at LINE: a request has another DC key than DCT 0x\w+`, retriesExceeded, noDC,
@@ -104,8 +140,8 @@ var mistakes = []mistake{
 		retriesExceeded, noDC, "impossible: no DC"},
 	{dctNotReady, `destination: posted at LINE: the packet is for QP 0x0, which does not exist`, retriesExceeded, noDC,
 		"impossible: no DC"},
-	{dctWithoutReceive, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+: post receives`,
-		noCompletion, noDC, "impossible: no DC"},
+	{dctWithoutReceive, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+ and is lost: ` +
+		`post receives`, noCompletion, noDC, "impossible: no DC"},
 	{dctWithoutSRQ, byLibrary, noDC, noDC, "impossible: no DC"},
 	{noDCAddress, byLibrary, "uverbs: a request of a UD QP or a DCI needs an address", noDC, "impossible: no DC"},
 	{streamOfDCI, byLibrary, "uverbs: this DCI has no streams", noDC, "impossible: no DC"},
@@ -200,7 +236,8 @@ func (m *mistake) check(t *testing.T, file string, place func(*verbstest.Machine
 		}
 		return
 	}
-	want := regexp.MustCompile(strings.ReplaceAll(m.report, "LINE", regexp.QuoteMeta(m.line(t, file))))
+	lines := strings.NewReplacer("LINE", regexp.QuoteMeta(m.line(t, file)), "OTHER", `\w+\.go:\d+`)
+	want := regexp.MustCompile(lines.Replace(m.report))
 	if !slices.ContainsFunc(r.errors, want.MatchString) {
 		t.Errorf("not reported: %s", want)
 	}

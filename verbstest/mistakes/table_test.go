@@ -16,6 +16,9 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if count := counted(); !strings.Contains(string(text), count) {
+		t.Errorf("%s does not say %q", file, count)
+	}
 	want := replace(t, replace(t, string(text), "mistakes", table()), "mistakes with rdma", rdmaTable())
 	if want == string(text) {
 		return
@@ -26,6 +29,17 @@ func TestTable(t *testing.T) {
 	if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// counted returns the sentence with the number of mistakes that are impossible with package rdma.
+func counted() string {
+	impossible := 0
+	for _, m := range mistakes {
+		if strings.HasPrefix(m.rdma, "impossible: ") {
+			impossible++
+		}
+	}
+	return fmt.Sprintf("With package [rdma](guide.md), %d of these %d mistakes are impossible:", impossible, len(mistakes))
 }
 
 // replace replaces the part of text with a name.
@@ -91,6 +105,6 @@ var started = regexp.MustCompile(`\\S\+.* at \\S\+`)
 // example returns what a regular expression of reports stands for.
 func example(report string) string {
 	report = started.ReplaceAllString(report, "main.serve at kv.go:60")
-	return strings.NewReplacer(`: posted at LINE`, "", "LINE", "kv.go:41", `0x\w+`, "0x…", `\S+`, "192.0.2.1:7471",
-		`\d+`, "3", `.*`, "…", `\`, "").Replace(report)
+	return strings.NewReplacer(`: posted at LINE`, "", "LINE", "kv.go:41", "OTHER", "kv.go:50", `0x\w+`, "0x…",
+		`\S+`, "192.0.2.1:7471", `\d+`, "3", `.*`, "…", `\`, "").Replace(report)
 }

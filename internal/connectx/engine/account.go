@@ -11,6 +11,7 @@ import (
 type account struct {
 	sends    []send
 	counted  uint16 // block after the last of sends
+	reads    int    // READs and atomics among sends
 	receives int
 }
 
@@ -18,6 +19,7 @@ type account struct {
 type send struct {
 	index    uint16
 	signaled bool
+	reads    bool // it is a READ or an atomic
 }
 
 // A pending is a completion that was not polled.
@@ -33,7 +35,7 @@ func (qp *QP) postedSends() {
 		return
 	}
 	a, q := &qp.account, &qp.sq
-	before := qp.sendCQ.demand
+	before, reads := qp.sendCQ.demand, a.reads
 	for a.counted != q.producer {
 		var ctrl [16]byte
 		n := q.producer - a.counted
@@ -42,11 +44,16 @@ func (qp *QP) postedSends() {
 			return
 		}
 		w := newSendWQE(a.counted, ctrl[:])
-		a.sends = append(a.sends, send{a.counted, w.signaled})
+		one := send{a.counted, w.signaled, shapes[w.opcode].op.Reads()}
+		if one.reads {
+			a.reads++
+		}
+		a.sends = append(a.sends, one)
 		qp.sendCQ.demand++
 		a.counted += min(w.blocks, n)
 	}
 	qp.sendCQ.checkDemand(before)
+	qp.checkReads(reads)
 }
 
 // postedReceives accounts n receive requests.
@@ -80,6 +87,18 @@ func (cq *CQ) checkDemand(before int) {
 		"and CQ " + hex(cq.Number) + " has " + decimal(cq.capacity()) + " entries: create it with more"})
 }
 
+// overran reports that a completion has no room.
+func (cq *CQ) overran(c *completion) {
+	v := Violation{Rule: RuleCQOverrun, Origin: c.origin, CQN: cq.Number,
+		Offset: uint64(cq.producer&(cq.size()-1)) * cq.stride(), Text: "a completion has no room: the host has not polled"}
+	if cq.hca.config.Program {
+		v.Text = "CQ " + hex(cq.Number) + " has " + decimal(cq.size()) + " completions that have not been polled, and no " +
+			"room for another: poll, or create it with more entries"
+		v.Places = []Place{{"it was created", cq.created}}
+	}
+	cq.hca.violate(v)
+}
+
 // note records a completion that was written.
 func (cq *CQ) note(cqe []byte) {
 	if !cq.hca.config.Program {
@@ -101,6 +120,11 @@ func (cq *CQ) reap(n int) {
 			a := &p.qp.account
 			if i := slices.IndexFunc(a.sends, func(s send) bool { return s.index == p.index }); i >= 0 {
 				cq.demand -= i + 1
+				for _, s := range a.sends[:i+1] {
+					if s.reads {
+						a.reads--
+					}
+				}
 				a.sends = slices.Delete(a.sends, 0, i+1)
 			}
 		case p.qp.account.receives > 0:
@@ -114,6 +138,7 @@ func (cq *CQ) reap(n int) {
 // forget removes the queue pair from the accounts. The host drops its
 // completions next.
 func (qp *QP) forget() {
+	qp.reportLate()
 	for _, cq := range []*CQ{qp.sendCQ, qp.recvCQ} {
 		if cq == nil || !qp.hca.config.Program {
 			continue

@@ -47,6 +47,7 @@ type CQ struct {
 	checked   bool      // checkFresh has looked at the buffer
 	demand    int       // requests whose completions the CQ must have room for; see account
 	unpolled  []pending // completions that the host has not polled; see Config.Program
+	created   Origin    // see Config.Program
 }
 
 func (a *CQAttr) stride() uint64 {
@@ -77,7 +78,7 @@ func (h *HCA) CreateCQ(a CQAttr) (*CQ, error) {
 	if err := h.checkCQ(&a); err != nil {
 		return nil, err
 	}
-	cq := &CQ{CQAttr: a, hca: h}
+	cq := &CQ{CQAttr: a, hca: h, created: h.origin()}
 	if err := h.keep(&cq.Buffer); err != nil {
 		return nil, err
 	}
@@ -135,11 +136,13 @@ func (cq *CQ) Moderate(count, period uint16) { cq.MaxCount, cq.Period = count, p
 type completion struct {
 	cqe  [64]byte
 	data []byte // of scatter to CQE: 64 bytes
+
+	origin Origin // of the receive request, if it is one
 }
 
 // push writes a completion into the queue.
 func (cq *CQ) push(c *completion, solicited bool) {
-	if cq.state == CQFailed || !cq.room() {
+	if cq.state == CQFailed || !cq.room(c) {
 		return
 	}
 	b := c.cqe[:]
@@ -188,7 +191,7 @@ func (h *HCA) storeWord(b *Buffer, off uint64, word []byte) bool {
 
 // room reports whether a completion would overwrite only polled ones. Otherwise
 // it fails the queue.
-func (cq *CQ) room() bool {
+func (cq *CQ) room(c *completion) bool {
 	if cq.NoCheck || cq.producer-cq.consumer < cq.size()/2 && cq.size() > 1 {
 		return true
 	}
@@ -198,8 +201,7 @@ func (cq *CQ) room() bool {
 	if cq.producer-cq.consumer < cq.size() {
 		return true
 	}
-	cq.hca.violate(Violation{Rule: RuleCQOverrun, CQN: cq.Number, Offset: uint64(cq.producer&(cq.size()-1)) * cq.stride(),
-		Text: "a completion has no room: the host has not polled"})
+	cq.overran(c)
 	cq.fail(CQOverrun)
 	return false
 }

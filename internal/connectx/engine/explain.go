@@ -14,14 +14,21 @@ var rightNames = map[Rights]string{LocalRead: "LocalRead", LocalWrite: "LocalWri
 func (r Rights) String() string { return rightNames[r] }
 
 // refusal returns why the user may not access the memory. kind is the kind of the key.
-func (s *span) refusal(kind string) string {
+func (s *span) refusal(kind string) (text string, places []Place) {
 	name := kind + " " + hex(s.key)
 	k := s.hca.mkeys.objects[s.key>>8]
 	switch {
 	case k == nil || k.Variant != uint8(s.key):
-		return name + " names no region: it is wrong, or the region has been closed"
+		return name + " names no region", s.hca.fate(s.key)
 	case k.Free:
-		return name + " names a window that is not bound"
+		return name + " names a window that is not bound", s.hca.fate(s.key)
+	}
+	return s.unfit(name, k), nil
+}
+
+// unfit returns why the user may not access the memory of a key that is valid.
+func (s *span) unfit(name string, k *MKey) string {
+	switch {
 	case k.PD != s.as.pd && !s.as.anyPD:
 		return name + " is of a PD other than the QP's"
 	case k.Rights&s.rights != s.rights:
@@ -40,27 +47,8 @@ func decimal[T ~uint16 | ~uint32 | ~uint64 | ~int](v T) string {
 }
 
 // refusedPeer reports that the queue pair refuses a peer's access to memory.
-func (qp *QP) refusedPeer(why string) {
-	qp.hca.advise(Violation{Rule: RuleRemoteAccess, QPN: qp.Number, Text: why})
-}
-
-// noReceive reports that a message finds no receive request. srq is the shared
-// receive queue that an XRC message names. Members of a multicast group may
-// ignore datagrams: those that only send get their own.
-func (qp *QP) noReceive(srq uint32) {
-	if qp.hca.toGroup {
-		return
-	}
-	v := Violation{Rule: RuleReceiveLate, QPN: qp.Number, SRQN: srq}
-	if qp.srq != nil {
-		v.SRQN = qp.srq.Number
-	}
-	where := "QP " + hex(qp.Number)
-	if v.SRQN != 0 {
-		where = "SRQ " + hex(v.SRQN)
-	}
-	v.Text = "the message finds no receive in " + where + ": post receives before the peer sends"
-	qp.hca.advise(v)
+func (qp *QP) refusedPeer(why string, places []Place) {
+	qp.hca.advise(Violation{Rule: RuleRemoteAccess, QPN: qp.Number, Text: why, Places: places})
 }
 
 // explainReceive reports why a receive request fails, if the program is the cause.
@@ -76,19 +64,20 @@ func (qp *QP) explainReceive(w *receiveWQE, s transport.Syndrome) {
 		}
 		qp.hca.advise(v)
 	case s == transport.LocalProtection:
-		v.Rule, v.Text = RuleLocalAccess, cause(w.pieces)
+		v.Rule = RuleLocalAccess
+		v.Text, v.Places = cause(w.pieces)
 		qp.hca.advise(v)
 	}
 }
 
 // cause returns why the memory of a request cannot be used.
-func cause(pieces []piece) string {
+func cause(pieces []piece) (text string, places []Place) {
 	for i := range pieces {
 		if p := &pieces[i]; p.inline == nil && !p.span.ok() {
 			return p.span.refusal("LKey")
 		}
 	}
-	return "its memory cannot be used"
+	return "its memory cannot be used", nil
 }
 
 // explain reports why a send request fails, if the program is the cause and
@@ -101,13 +90,27 @@ func (w *sendWQE) explain(s transport.Syndrome) {
 	case transport.LocalProtection:
 		for i := range w.pieces {
 			if p := &w.pieces[i]; p.inline == nil && w.queue.hca.unknown(p.span.key, p.span.as.reserved) {
-				return // RuleKey
+				if !w.unknown { // else it was reported before the request began
+					w.violate(RuleKey, "local key "+hex(p.span.key)+" does not exist any more while the request is in flight",
+						w.queue.hca.fate(p.span.key)...)
+				}
+				return
 			}
 		}
-		w.violate(RuleLocalAccess, cause(w.pieces))
+		text, places := cause(w.pieces)
+		w.violate(RuleLocalAccess, text, places...)
+	case transport.LocalQPOp:
+		if w.request.Op.Reads() && w.qp.MaxInitiate == 0 {
+			w.violate(RuleRequest, "QP "+hex(w.qp.Number)+" permits no READs and atomics: its MaxRdAtomic is 0",
+				Place{"it was set", w.qp.sending})
+		}
 	case transport.LocalLength:
 		w.violate(RuleRequest, "the message is too long")
 	case transport.BindError:
+		if w.why != "" {
+			w.violate(RuleRequest, w.why, w.places...)
+			return
+		}
 		w.violate(RuleRequest, "the device refuses to bind or invalidate: the window, the region, their PDs and rights, "+
 			"and the bounds must fit")
 	}
@@ -131,13 +134,20 @@ func (h *HCA) checkDestination(qp *QP, p *roce.Packet) {
 	case p.Opcode.Service() == roce.DC && !p.Opcode.Response() && qp.target == nil:
 		v.Text = "the request of a DCI is for QP " + hex(number) + ", which is not a DCT"
 		h.advise(v)
+	case !p.Opcode.Response() && qp.paired():
+		qp.checkRequest(p)
 	case p.Atomic.VA%8 != 0:
-		qp.refusedPeer("the address " + hex(p.Atomic.VA) + " of an atomic is not a multiple of 8")
+		qp.refusedAtomic(p)
 	case qp.Service == ServiceUD && p.DETH.QKey != qp.QKey:
 		v.Rule = RuleQKey
 		v.Text = "the datagram has Q_Key " + hex(p.DETH.QKey) + ", QP " + hex(number) + " has " + hex(qp.QKey)
 		h.advise(v)
 	}
+}
+
+// refusedAtomic reports an atomic whose address is not aligned.
+func (qp *QP) refusedAtomic(p *roce.Packet) {
+	qp.refusedPeer("the address "+hex(p.Atomic.VA)+" of an atomic is not a multiple of 8", nil)
 }
 
 var stateNames = map[QPState]string{Reset: "RESET", Init: "INIT", RTR: "RTR", RTS: "RTS", SQE: "SQE", SQD: "SQD",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/connectx/trace"
+	"github.com/goverbs/goverbs/internal/connectx/transport"
 )
 
 // Errors of operations on objects. They are wrapped with a description.
@@ -109,7 +110,9 @@ type Config struct {
 	// Program adds, to a strict HCA, the rules that only programs can break: the
 	// device handles what they post in a defined way, but not as intended.
 	Program bool
-	Tracer  *trace.Tracer
+	// Peer, if not nil, returns the device at the other end of a path, for these rules, or nil if it is unknown.
+	Peer   func(*transport.Path) *HCA
+	Tracer *trace.Tracer
 	// DeviceMemory is the device's own memory. It may be empty.
 	DeviceMemory DeviceMemory
 	// Pager provides pages of memory on demand. If it is nil, accesses to
@@ -125,9 +128,11 @@ type HCA struct {
 	pds   table[*domain]
 	xrcds table[*domain]
 	mkeys table[*MKey]
-	cqs   table[*CQ]
-	qps   table[*QP]
-	srqs  table[*SRQ]
+	// windows has the indirect keys that users' queue pairs have updated.
+	windows map[*MKey]bool
+	cqs     table[*CQ]
+	qps     table[*QP]
+	srqs    table[*SRQ]
 
 	memory       []*memoryPart // allocated device memory
 	translations int           // bytes of the lists of memory keys and queues
@@ -144,6 +149,7 @@ type HCA struct {
 	faults       faults
 	incoming     incoming // connections of DCTs
 	connections  uint64   // number of the latest connection of a DCI
+	fates        fates
 }
 
 // New returns an HCA without objects.
@@ -186,6 +192,7 @@ func (h *HCA) clear() {
 	h.pds = newTable[*domain]("PD", 1, l.PDs)
 	h.xrcds = newTable[*domain]("XRC domain", 1, l.XRCDs)
 	h.mkeys = newTable[*MKey]("memory key", firstMKey, l.MKeys)
+	h.windows = make(map[*MKey]bool)
 	h.cqs = newTable[*CQ]("CQ", 1, l.CQs)
 	h.qps = newTable[*QP]("QP", firstQPN, l.QPs)
 	h.srqs = newTable[*SRQ]("SRQ", 1, l.SRQs)
@@ -196,7 +203,7 @@ func (h *HCA) clear() {
 	h.blueFlame = make(map[flameRegister]*flame)
 	h.watch = watch{hca: h}
 	h.injections = nil
-	h.faults = faults{}
+	h.faults, h.fates = faults{}, fates{}
 	h.incoming = newIncoming()
 	h.port.reset()
 	h.clearEthernet()

@@ -54,6 +54,7 @@ type MKeyAttr struct {
 	Free        bool   // unusable until an update enables it
 	UMR         bool   // updates by work requests are allowed
 	RemoteInval bool   // SEND with invalidate may invalidate it
+	Bind        bool   // windows may be bound to it; this is checked with Config.Program only
 	OnDemand    bool   // missing pages are requested from Config.Pager
 	QPN         uint32 // the only QP that may use it, or AnyQPN
 	Variant     uint8  // the key's low byte
@@ -146,6 +147,8 @@ func (h *HCA) DestroyMKey(index uint32) error {
 	h.translations -= len(k.Translations)
 	k.Translations, k.ends = nil, nil
 	h.mkeys.remove(index)
+	delete(h.windows, k)
+	h.ended(k.Key(), k.closed())
 	h.config.Tracer.Forget(trace.ClassKey, uint64(k.Key()))
 	return nil
 }

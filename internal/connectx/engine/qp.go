@@ -117,10 +117,14 @@ type QP struct {
 	endpoint       *transport.Endpoint
 	attached       int  // memberships in multicast groups
 	wasReady       bool // the queue pair has been in state RTR
-	account        account
-	lastReported   bool            // the last WQE event was reported
-	errored        map[uint16]bool // DCI: streams that have failed
-	target         *target         // DCT
+	compared       bool // its attributes were compared with the peer's: see Config.Program
+	// Where the attributes of the transitions to RTR and RTS were set: see Config.Program.
+	receiving, sending Origin
+	account            account
+	late               *Violation      // a message waits for a receive request: see Config.Program
+	lastReported       bool            // the last WQE event was reported
+	errored            map[uint16]bool // DCI: streams that have failed
+	target             *target         // DCT
 }
 
 // CreateQP creates a queue pair in state Reset.

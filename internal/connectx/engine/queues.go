@@ -177,6 +177,7 @@ func (q *queues) Done(r *transport.Request, s transport.Syndrome) {
 		s, w.vendor = qp.hca.injected(qp)
 	} else {
 		w.explain(s)
+		qp.failedPeer(s)
 	}
 	qp.completeSend(w, s)
 	if s != transport.OK {

@@ -22,6 +22,7 @@ type receiveWQE struct {
 	pieces   []piece
 	total    uint64
 	unknown  bool   // a key does not exist
+	key      uint32 // that does not exist
 	zero     bool   // a segment is of length 0
 	held     []byte // a small message for the completion
 	begun    bool   // a part of the message has been stored
@@ -97,7 +98,9 @@ func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
 			p.n = 1 << 31
 			p.span.n = p.n
 		}
-		w.unknown = w.unknown || h.unknown(p.span.key, as.reserved)
+		if !w.unknown && h.unknown(p.span.key, as.reserved) {
+			w.unknown, w.key = true, p.span.key
+		}
 		w.pieces = append(w.pieces, p)
 		w.total += p.n
 	}
@@ -106,7 +109,7 @@ func (w *receiveWQE) decode(h *HCA, raw []byte, as user) {
 // check reports violations in the segments.
 func (w *receiveWQE) check(h *HCA, v Violation) {
 	if w.unknown {
-		v.Rule, v.Text = RuleKey, "a local key that does not exist"
+		v.Rule, v.Text, v.Places = RuleKey, "local key "+hex(w.key)+" does not exist", h.fate(w.key)
 		h.violate(v)
 	}
 	if w.zero {
@@ -137,6 +140,7 @@ func (q *queues) Receive(srq uint32) (*transport.Receive, transport.Syndrome) {
 		qp.noReceive(srq)
 		return nil, transport.OK
 	}
+	qp.late = nil
 	return &transport.Receive{WQE: w}, transport.OK
 }
 
@@ -264,7 +268,7 @@ func (qp *QP) describe(b []byte, r *roce.Route) {
 // receiveCompletion returns a new completion for a receive request, and its CQ.
 // For XRC that is the SRQ's CQ.
 func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
-	c, cq := &completion{}, qp.recvCQ
+	c, cq := &completion{origin: w.origin(qp)}, qp.recvCQ
 	b := c.cqe[:]
 	prm.CQEQPN.Set(b, uint64(qp.Number))
 	prm.CQEWQECounter.Set(b, uint64(w.index))

@@ -31,7 +31,7 @@ func (q *queues) Remote(srq, rkey uint32, va uint64, n uint32, a transport.Acces
 	qp := q.qp
 	right, allowed := qp.remote(a)
 	if !allowed {
-		qp.refusedPeer("the QP does not permit " + right.String() + ": set it in the Access of the QP")
+		qp.refusedPeer("the QP does not permit "+right.String()+": set it in the Access of the QP", nil)
 		if a == transport.RemoteAtomic {
 			return nil, transport.RemoteInvalidRequest
 		}
@@ -145,10 +145,11 @@ func (q *queues) Invalidate(srq, rkey uint32) transport.Syndrome {
 	k := qp.hca.mkeys.objects[rkey>>8]
 	if k == nil || k.Variant != uint8(rkey) || k.Free || !k.RemoteInval || k.PD != as.pd || k.QPN != AnyQPN &&
 		k.QPN != qp.Number {
-		qp.refusedPeer("RKey " + hex(rkey) + " of a SEND with invalidate names no window of the QP's PD")
+		qp.refusedPeer("RKey "+hex(rkey)+" of a SEND with invalidate names no window of the QP's PD", qp.hca.fate(rkey))
 		return transport.RemoteAccess
 	}
 	k.Free = true
+	qp.hca.ended(k.Key(), invalidated)
 	return transport.OK
 }
 
@@ -159,5 +160,6 @@ func (qp *QP) invalidate(key uint32) transport.Syndrome {
 		return transport.BindError
 	}
 	k.Free = true
+	qp.hca.ended(k.Key(), invalidated)
 	return transport.OK
 }

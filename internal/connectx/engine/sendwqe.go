@@ -26,6 +26,9 @@ type sendWQE struct {
 	umr      []byte // everything after the control segment
 	bad      transport.Syndrome
 	vendor   uint8
+	unknown  bool   // a local key did not exist when the request was decoded
+	why      string // the reason of a failure, and what explains it, if the program is the cause
+	places   []Place
 	returned []byte // of a READ or an atomic, for the completion
 }
 
@@ -217,7 +220,8 @@ func (w *sendWQE) memory(rest []byte, as user, rights Rights) (total uint64) {
 			p.span.n = p.n
 		}
 		if h.unknown(p.span.key, as.reserved) {
-			w.violate(RuleKey, "local key "+hex(p.span.key)+" does not exist")
+			w.unknown = true
+			w.violate(RuleKey, "local key "+hex(p.span.key)+" does not exist", h.fate(p.span.key)...)
 		}
 		w.pieces = append(w.pieces, p)
 		total += p.n

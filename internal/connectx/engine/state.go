@@ -27,6 +27,12 @@ func (qp *QP) enter(s QPState) {
 		return
 	}
 	qp.state = s
+	switch {
+	case s == RTR && from != s:
+		qp.compared, qp.receiving = false, qp.hca.origin()
+	case s == RTS && from == RTR:
+		qp.sending = qp.hca.origin()
+	}
 	qp.wasReady = qp.wasReady || s == RTR
 	if s == SQD && from != SQD {
 		qp.sq.drained = false

@@ -41,6 +41,7 @@ const (
 	RuleRequest       Rule = "request"         // a request fails for another local reason
 	RuleDestination   Rule = "destination"     // a packet for a QP that does not exist or is not connected
 	RuleQKey          Rule = "qkey"            // a datagram's Q_Key or a request's DC key is not that of its destination
+	RuleConnection    Rule = "connection"      // the attributes of the two ends of a connection do not fit
 	RuleCQCapacity    Rule = "cq-capacity"     // the completions of what is posted may overrun the CQ
 	RuleUnsignaled    Rule = "unsignaled"      // a send queue is full, and nothing can free it
 )
@@ -56,7 +57,7 @@ var Rules = []Rule{
 
 // ProgramRules has the rules of Config.Program.
 var ProgramRules = []Rule{RuleReceiveLate, RuleReceiveShort, RuleLocalAccess, RuleRemoteAccess, RuleRequest,
-	RuleDestination, RuleQKey, RuleCQCapacity, RuleUnsignaled}
+	RuleDestination, RuleQKey, RuleConnection, RuleCQCapacity, RuleUnsignaled}
 
 // A Violation is a broken rule, with the place.
 type Violation struct {
@@ -68,6 +69,7 @@ type Violation struct {
 	Offset   uint64 // in its ring, in bytes
 	WQE      []byte // the bytes written
 	Text     string
+	Places   []Place // what explains it
 }
 
 func (h *HCA) violate(v Violation) {

@@ -7,13 +7,13 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/transport"
 )
 
-func (w *sendWQE) violate(rule Rule, text string) {
+func (w *sendWQE) violate(rule Rule, text string, places ...Place) {
 	q := w.queue
 	if !q.hca.config.Strict {
 		return
 	}
 	q.hca.violate(Violation{Rule: rule, Origin: q.origins.of(w.index), QPN: q.number, Index: w.index,
-		Offset: q.offset(w.index), WQE: bytes.Clone(w.raw), Text: text})
+		Offset: q.offset(w.index), WQE: bytes.Clone(w.raw), Text: text, Places: places})
 }
 
 // checkZero reports a reserved field that is not zero.

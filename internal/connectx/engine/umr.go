@@ -26,6 +26,9 @@ func (w *sendWQE) update() transport.Syndrome {
 	case k.PD != qp.PD && qp.Service != ServiceUMR:
 		return transport.BindError
 	case prm.UMRCheckFree.Is(ctrl) && k.Free, prm.UMRCheckNotFree.Is(ctrl) && !k.Free:
+		if w.why = "the window is not bound"; !k.Free {
+			w.why = "the window is bound: invalidate its key " + hex(k.Key()) + " first"
+		}
 		return transport.BindError
 	case prm.UMRCheckQPN.Is(ctrl) && k.QPN != qp.Number && (k.QPN != AnyQPN || k.Free):
 		return transport.BindError
@@ -34,8 +37,11 @@ func (w *sendWQE) update() transport.Syndrome {
 	if s != transport.OK {
 		return s
 	}
-	if k.Mode != MTT && qp.Service != ServiceUMR && !qp.mayBind(k, mask, ctx, list) {
-		return transport.BindError
+	if k.Mode != MTT && qp.Service != ServiceUMR {
+		if !w.mayBind(k, mask, ctx, list) {
+			return transport.BindError
+		}
+		h.windows[k] = true
 	}
 	return w.apply(k, mask, ctrl, ctx, list)
 }
@@ -83,6 +89,7 @@ func (w *sendWQE) apply(k *MKey, mask uint64, ctrl, ctx, list []byte) transport.
 		k.pd = pd
 	}
 	a.Translations, a.OnDemand = k.Translations, k.OnDemand
+	w.replace(k, &a)
 	k.MKeyAttr = a
 	off := uint64(0)
 	if prm.UMROffsetEnable.Is(ctrl) {
@@ -99,6 +106,24 @@ func (w *sendWQE) apply(k *MKey, mask uint64, ctrl, ctx, list []byte) transport.
 	k.OnDemand = k.OnDemand || k.Mode == MTT && w.qp.Service == ServiceUMR && w.qp.hca.config.Pager != nil
 	return transport.OK
 }
+
+// replace records what an update does to the key's validity.
+func (w *sendWQE) replace(k *MKey, a *MKeyAttr) {
+	h, key := w.queue.hca, k.Index<<8|uint32(a.Variant)
+	switch {
+	case !h.config.Program || k.Mode == MTT:
+	case a.Free:
+		h.ended(k.Key(), invalidated)
+	case key != k.Key():
+		h.ended(k.Key(), "the window was bound again with key "+hex(key))
+		h.begun(key)
+	default:
+		h.begun(key)
+	}
+}
+
+// invalidated describes the end of a window's binding.
+const invalidated = "the window was invalidated"
 
 // merge sets the fields of a context selected by the mask.
 func (a *MKeyAttr) merge(mask uint64, ctx []byte) {
@@ -154,10 +179,24 @@ func rightsOf(ctx []byte) Rights {
 	return all
 }
 
+// Bound reports whether a window of the key's memory is bound.
+func (h *HCA) Bound(k *MKey) bool {
+	for w := range h.windows {
+		list := w.Translations
+		for ; !w.Free && len(list) >= prm.KLM.Size; list = list[prm.KLM.Size:] {
+			if prm.KLMLength.Get(list) > 0 && uint32(prm.KLMKey.Get(list)) == k.Key() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // mayBind reports whether a user's queue pair may create a window of the memory
 // in the list: memory of the same protection domain, with local write if the
 // window has remote write.
-func (qp *QP) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
+func (w *sendWQE) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
+	h := w.qp.hca
 	a := k.MKeyAttr
 	a.merge(mask, ctx)
 	need := LocalRead
@@ -169,9 +208,14 @@ func (qp *QP) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
 		if n == 0 {
 			continue
 		}
-		part := span{hca: qp.hca, key: uint32(prm.KLMKey.Get(list)), va: prm.KLMAddress.Get(list), n: n, rights: need,
-			as: qp.user()}
+		part := span{hca: h, key: uint32(prm.KLMKey.Get(list)), va: prm.KLMAddress.Get(list), n: n, rights: need,
+			as: w.qp.user()}
 		if !part.ok() {
+			w.why, w.places = part.refusal("LKey")
+			return false
+		}
+		if k := h.mkeys.objects[part.key>>8]; h.config.Program && k != nil && !k.Bind {
+			w.why = "the region of LKey " + hex(part.key) + " lacks MWBindAccess"
 			return false
 		}
 	}

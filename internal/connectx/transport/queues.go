@@ -19,6 +19,9 @@ const (
 	Local // sends no packet: NOP, UMR, bind, local invalidate
 )
 
+// Reads reports whether the operation has a response with data: a READ or an atomic.
+func (op Op) Reads() bool { return op >= Read && op <= MaskedFetchAdd }
+
 // A Request is a send request, decoded and checked by its owner.
 type Request struct {
 	Op        Op

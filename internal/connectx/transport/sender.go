@@ -16,7 +16,7 @@ type way struct {
 }
 
 // reads reports whether the request has a response with data.
-func (r *Request) reads() bool { return r.Op >= Read && r.Op <= MaskedFetchAdd }
+func (r *Request) reads() bool { return r.Op.Reads() }
 
 // A sender is the requester of an endpoint.
 type sender struct {
