@@ -51,6 +51,9 @@ type Config struct {
 	// libraries. It needs Root.
 	Fabric bool
 
+	// Apps adds UCX, Open MPI, the server of NFS and fio to the Debian of Root, which it needs.
+	Apps bool
+
 	// Share is a directory of the host that the guest has, writable, at /share.
 	Share string
 
@@ -93,7 +96,7 @@ func (c Config) Parts() ([]bed.Part, error) {
 	}
 	parts := []bed.Part{bed.QEMU, kernel}
 	if c.Root {
-		parts = append(parts, bed.Root)
+		parts = append(parts, c.root())
 	}
 	if c.Preload {
 		parts = append(parts, bed.Preload)
@@ -102,6 +105,14 @@ func (c Config) Parts() ([]bed.Part, error) {
 		parts = append(parts, bed.Fabric)
 	}
 	return parts, nil
+}
+
+// root returns the part with the guest's Debian.
+func (c Config) root() bed.Part {
+	if c.Apps {
+		return bed.Apps
+	}
+	return bed.Root
 }
 
 // withDefaults sets defaults, and checks the Config.
@@ -134,6 +145,8 @@ func (c Config) withDefaults() (Config, error) {
 			c.Arch)
 	case c.Preload && !c.Root:
 		return c, fmt.Errorf("vm: Preload needs a shell: set Root")
+	case c.Apps && !c.Root:
+		return c, fmt.Errorf("vm: Apps is a part of the Debian root: set Root")
 	case c.Fabric && !c.Root:
 		return c, fmt.Errorf("vm: Fabric needs the C library: set Root")
 	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):

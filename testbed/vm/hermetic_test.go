@@ -82,6 +82,7 @@ func TestConfig(t *testing.T) {
 		"init and root": {Kernel: "6.12", Init: "x", Root: true},
 		"no slots left": {Kernel: "6.12", VFIOUser: make([]string, 9)},
 		"fabric alone":  {Kernel: "6.12", Fabric: true},
+		"apps alone":    {Kernel: "6.12", Apps: true},
 	} {
 		if _, err := c.withDefaults(); err == nil {
 			t.Errorf("%s: no error", name)

@@ -167,7 +167,7 @@ func (q *commandLine) agentPort(c Config, b *bed.Bed, files string) (*os.File, e
 		q.share(wire.ShareTag, c.Share, false)
 	}
 	if c.Root {
-		root, err := b.Tree(bed.Root)
+		root, err := b.Tree(c.root())
 		if err != nil {
 			return nil, err
 		}

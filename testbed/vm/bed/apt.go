@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,12 @@ func (r recipe) choose(all []pkg) ([]pkg, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := slices.DeleteFunc(slices.Clone(all), func(p pkg) bool { return !only.MatchString(p.name) })
+	leave, err := regexp.Compile(cmp.Or(r.Leave, "^$"))
+	if err != nil {
+		return nil, err
+	}
+	chosen := slices.DeleteFunc(slices.Clone(all),
+		func(p pkg) bool { return !only.MatchString(p.name) || leave.MatchString(p.name) })
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("none of the packages for %v matches %s: correct packages.go", r.Install, r.Only)
 	}

@@ -64,6 +64,11 @@ Conf linux-base (4.17~bpo13+1 Debian Backports:stable-backports [all])
 	if chosen, err := r.choose(got); err != nil || len(chosen) != 1 {
 		t.Errorf("chosen %v, %v", chosen, err)
 	}
+	r = recipe{Leave: `^libc6$`}
+	if chosen, err := r.choose(got); err != nil || !slices.Equal(chosen, want[:2]) {
+		t.Errorf("without libc6: %v, %v", chosen, err)
+	}
+	r = recipe{Only: kernelPackages}
 	r.Kernel = "6.13."
 	if _, err := r.choose(got); err == nil {
 		t.Error("another kernel than the recipe's is no error")
@@ -123,7 +128,7 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("%s: outdated is wrong", p)
 		}
 	}
-	if usual := usual(); len(usual) != len(Parts())-1 || slices.Contains(usual, Fabric) {
+	if usual := usual(); len(usual) != len(Parts())-2 || slices.Contains(usual, Fabric) || slices.Contains(usual, Apps) {
 		t.Errorf("%v are set up if no part is named", usual)
 	}
 	if outdated("lock") || outdated("other-0123456789ab") {

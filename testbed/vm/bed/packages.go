@@ -29,6 +29,7 @@ const (
 	SSH             Part = "ssh"                   // an ssh server for guests with Root, amd64
 	Preload         Part = "preload"               // programs on sockets, librspreload of rdma-core 65, amd64
 	Fabric          Part = "fabric"                // libfabric with its headers and programs, for guests with Root, amd64
+	Apps            Part = "apps"                  // Root with UCX, Open MPI, NFS and fio, amd64
 	layoutVersion        = 3                       // of the trees: increase it when unpacking or fix-ups change
 )
 
@@ -43,6 +44,9 @@ type recipe struct {
 	// names of those packages that are downloaded and unpacked ("" for all).
 	Install []string
 	Only    string
+
+	// Leave is a regular expression for the names of packages that are left out, though others depend on them.
+	Leave string `json:",omitempty"`
 
 	// Kernel is the prefix of a kernel package's version. If Install is empty,
 	// the newest image package of that kernel is used by its own name, because
@@ -100,6 +104,14 @@ const preloadOnly = `^(librdmacm1t64|libibverbs1|ibverbs-providers|rdmacm-utils|
 // fabricOnly matches libfabric and the libraries that it is linked with and that Root lacks.
 const fabricOnly = `^(libfabric1|libfabric-bin|libfabric-dev|libpsm2-2|libnuma1)$`
 
+// appsPackages are programs that use RDMA for a purpose, and servers of file systems. The rest of these is in the kernel.
+var appsPackages = []string{"ucx-utils", "openmpi-bin", "python3-mpi4py", "nfs-kernel-server", "fio"}
+
+// appsLeave matches packages of plug-ins for graphics processors, which load them if they are there, and those that
+// scripts of other packages need.
+const appsLeave = `^(libamd.*|libhsa.*|libllvm.*|libz3-.*|libdrm.*|ocl-icd-.*|libze1|libx11.*|libxcb1|libxau6|libxdmcp6` +
+	`|libxext6|libxnvctrl0|libpciaccess0|libhwloc-plugins|openssh-client|perl-base|debconf|ucf|rpcbind)$`
+
 // recipes returns the recipes of all parts.
 func recipes() map[Part]recipe {
 	kernel := func(version, suite, also, arch string) recipe {
@@ -145,6 +157,10 @@ func recipes() map[Part]recipe {
 			Suite: "trixie", Arch: "amd64", Install: []string{"libfabric-bin", "libfabric-dev"}, Only: fabricOnly,
 			Drop: append([]string{"usr/lib/x86_64-linux-gnu/libfabric.a"}, documentation...),
 		},
+		Apps: {
+			Suite: "trixie", Arch: "amd64", Install: slices.Concat(rootPackages, appsPackages), Leave: appsLeave, Fix: "root",
+			Drop: documentation, Keep: []string{"usr/share/doc/rdma-core/tests/"},
+		},
 	}
 }
 
@@ -152,13 +168,14 @@ func recipes() map[Part]recipe {
 func Parts() []Part {
 	return []Part{
 		QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH, Preload,
-		Fabric,
+		Fabric, Apps,
 	}
 }
 
-// usual returns the parts that are set up if none is named: those that tests need. Only comparisons need Fabric.
+// usual returns the parts that are set up if none is named: those that make test needs. Only comparisons need Fabric,
+// and only make test-all needs Apps.
 func usual() []Part {
-	return slices.DeleteFunc(Parts(), func(p Part) bool { return p == Fabric })
+	return slices.DeleteFunc(Parts(), func(p Part) bool { return p == Fabric || p == Apps })
 }
 
 // dropModules returns the path prefixes of unused modules, in both directories
