@@ -118,9 +118,14 @@ func (r *resolver) add(name, neededBy string) error {
 	if err != nil {
 		return err
 	}
-	depends, err := Depends(data)
+	depends, soft, err := Depends(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, d := range soft {
+		if d = r.tree.provider(normal(d)); d != "" {
+			depends = append(depends, d)
+		}
 	}
 	for _, d := range depends {
 		if err := r.add(normal(d), name); err != nil {
@@ -129,6 +134,17 @@ func (r *resolver) add(name, neededBy string) error {
 	}
 	r.order = append(r.order, Module{Name: name, Data: data})
 	return nil
+}
+
+// provider returns the module that a soft dependency means, or "" if the kernel has none. It may be an algorithm of the
+// kernel's cryptography, an alias of several modules, of which the one in C runs on each machine.
+func (t *Tree) provider(name string) string {
+	for _, n := range []string{name, name + "_generic"} {
+		if t.Has(n) {
+			return n
+		}
+	}
+	return ""
 }
 
 // read reads a module, and decompresses it if it is an xz file.
@@ -147,31 +163,41 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Depends returns the direct dependencies of a module.
-func Depends(module []byte) ([]string, error) {
+// Depends returns the direct dependencies of a module, and what should be loaded before it if there is such a module.
+func Depends(module []byte) (depends, soft []string, err error) {
 	f, err := elf.NewFile(bytes.NewReader(module))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	section := f.Section(".modinfo")
 	if section == nil {
-		return nil, fmt.Errorf("not a kernel module: no section .modinfo")
+		return nil, nil, fmt.Errorf("not a kernel module: no section .modinfo")
 	}
 	info, err := section.Data()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return parseDepends(info), nil
+	depends, soft = parseDepends(info)
+	return depends, soft, nil
 }
 
-// parseDepends parses the entries "depends=a,b" of a .modinfo section, whose
-// entries end in zero bytes.
-func parseDepends(info []byte) []string {
-	var depends []string
+// parseDepends parses the entries "depends=a,b" and "softdep=pre: a b post: c"
+// of a .modinfo section, whose entries end in zero bytes.
+func parseDepends(info []byte) (depends, soft []string) {
 	for entry := range bytes.SplitSeq(info, []byte{0}) {
 		if list, ok := strings.CutPrefix(string(entry), "depends="); ok {
 			depends = append(depends, strings.Split(list, ",")...)
 		}
+		if list, ok := strings.CutPrefix(string(entry), "softdep="); ok {
+			before := false
+			for _, word := range strings.Fields(list) {
+				if strings.HasSuffix(word, ":") {
+					before = word == "pre:"
+				} else if before {
+					soft = append(soft, word)
+				}
+			}
+		}
 	}
-	return slices.DeleteFunc(depends, func(s string) bool { return s == "" })
+	return slices.DeleteFunc(depends, func(s string) bool { return s == "" }), soft
 }

@@ -49,12 +49,14 @@ func tree(t *testing.T) *Tree {
 	t.Helper()
 	dir := t.TempDir()
 	for name, info := range map[string]string{
-		"kernel/net/a-b.ko": "name=a_b\x00depends=c,d\x00license=GPL\x00",
-		"kernel/c.ko":       "depends=d\x00",
-		"kernel/d.ko":       "depends=\x00",
-		"kernel/lost.ko":    "depends=nowhere\x00",
-		"kernel/uses.ko":    "depends=inside\x00",
-		"modules.builtin":   "kernel/inside.ko\n",
+		"kernel/net/a-b.ko":     "name=a_b\x00depends=c,d\x00license=GPL\x00",
+		"kernel/c.ko":           "depends=d\x00",
+		"kernel/d.ko":           "depends=\x00",
+		"kernel/lost.ko":        "depends=nowhere\x00",
+		"kernel/uses.ko":        "depends=inside\x00",
+		"kernel/soft.ko":        "depends=c\x00softdep=post: b pre: sum nothing inside d\x00",
+		"kernel/sum_generic.ko": "depends=\x00",
+		"modules.builtin":       "kernel/inside.ko\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -77,16 +79,21 @@ func tree(t *testing.T) *Tree {
 
 func TestResolve(t *testing.T) {
 	kernel := tree(t)
-	modules, err := kernel.Resolve("uses", "a_b", "c", "inside")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, m := range modules {
-		got = append(got, m.Name)
-	}
-	if want := []string{"uses", "d", "c", "a_b"}; !slices.Equal(got, want) {
-		t.Errorf("order %v, want %v", got, want)
+	for _, x := range []struct{ names, want []string }{
+		{[]string{"uses", "a_b", "c", "inside"}, []string{"uses", "d", "c", "a_b"}},
+		{[]string{"soft"}, []string{"d", "c", "sum_generic", "soft"}},
+	} {
+		modules, err := kernel.Resolve(x.names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range modules {
+			got = append(got, m.Name)
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("order %v, want %v", got, x.want)
+		}
 	}
 }
 
@@ -145,7 +152,7 @@ func TestCompressed(t *testing.T) {
 func FuzzDepends(f *testing.F) {
 	f.Add(module("depends=a,b\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if names, err := Depends(data); err != nil && names != nil {
+		if names, soft, err := Depends(data); err != nil && (names != nil || soft != nil) {
 			t.Error("both names and an error")
 		}
 	})
