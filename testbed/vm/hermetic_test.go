@@ -17,6 +17,15 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/internal/wire"
 )
 
+// TestAgentFromAnywhere checks that the agent is compiled in any working directory, as a built program needs.
+func TestAgentFromAnywhere(t *testing.T) {
+	cache := t.TempDir()
+	t.Chdir(t.TempDir())
+	if program, err := buildAgent(t.Context(), cache, runtime.GOARCH); err != nil || len(program) == 0 {
+		t.Errorf("%d bytes, %v", len(program), err)
+	}
+}
+
 func TestTroubleIn(t *testing.T) {
 	const (
 		panics = "[    9.1] Kernel panic - not syncing: sysrq triggered crash"

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/cavaliergopher/cpio"
@@ -96,16 +97,26 @@ func buildAgent(ctx context.Context, cache, arch string) ([]byte, error) {
 		return nil, err
 	}
 	defer unlock()
-	if err := goBuild(ctx, arch, "build", "-trimpath", "-ldflags=-s -w", "-o", file, agentPackage); err != nil {
-		return nil, err
+	if err := goBuild(ctx, arch, sources(), "build", "-trimpath", "-ldflags=-s -w", "-o", file, agentPackage); err != nil {
+		return nil, fmt.Errorf("the guest's agent, from its sources: %w", err)
 	}
 	return os.ReadFile(file)
 }
 
-// goBuild runs go build for a guest's architecture, without cgo.
-func goBuild(ctx context.Context, arch string, args ...string) error {
+// sources returns the directory of this file when it was compiled, so that a built program compiles the agent from
+// any working directory. With -trimpath it is "": the working directory must be in the module then.
+func sources() string {
+	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
+		return filepath.Dir(file)
+	}
+	return ""
+}
+
+// goBuild runs go build for a guest's architecture, without cgo, in dir ("" is the working directory).
+func goBuild(ctx context.Context, arch, dir string, args ...string) error {
 	args = append([]string{args[0], "-buildvcs=false"}, args[1:]...)
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

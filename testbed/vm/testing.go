@@ -73,7 +73,7 @@ func build(t testing.TB, arch string, args ...string) {
 	if arch == "" {
 		arch = "amd64"
 	}
-	if err := goBuild(t.Context(), arch, args...); err != nil {
+	if err := goBuild(t.Context(), arch, "", args...); err != nil {
 		t.Fatal(fmt.Errorf("building for the guest: %w", err))
 	}
 }
