@@ -58,6 +58,7 @@ type portState struct {
 	admin       uint8
 	description [64]byte
 	pmtu        uint16
+	flowControl [32]byte // register PFCC
 }
 
 func newPort(c *Config) portState {
@@ -77,7 +78,7 @@ func mac48(m [6]byte) uint64 {
 
 // restart drops the attributes set by a driver.
 func (p *portState) restart() {
-	p.capMask, p.admin, p.pmtu = 0, stateUp, 0
+	p.capMask, p.admin, p.pmtu, p.flowControl = 0, stateUp, 0, [32]byte{}
 	p.l2 = make(map[uint64][8]byte)
 	clear(p.lists[:])
 	if p.nic != nil {

@@ -10,6 +10,7 @@ const (
 	regPMTU            = 0x5003
 	regPTYS            = 0x5004
 	regPAOS            = 0x5006
+	regPFCC            = 0x5007
 	regPPCNT           = 0x5008
 	regPVLC            = 0x500f
 	regNodeDescription = 0x6001
@@ -28,6 +29,7 @@ var registers = map[uint64]register{
 	regPMTU:            {prm.PMTU.Size, (*Device).readPMTU, (*Device).writePMTU},
 	regPTYS:            {prm.PTYS.Size, (*Device).readPTYS, ignored},
 	regPAOS:            {prm.PAOS.Size, (*Device).readPAOS, ignored},
+	regPFCC:            {prm.PFCC.Size, (*Device).readPFCC, (*Device).writePFCC},
 	regPPCNT:           {prm.PPCNT.Size, func(*Device, []byte) {}, nil},
 	regPVLC:            {prm.PVLC.Size, (*Device).readPVLC, nil},
 	regNodeDescription: {64, (*Device).readDescription, (*Device).writeDescription},
@@ -153,6 +155,14 @@ func (d *Device) writePCAP(b []byte) error {
 		return refuse(statusBadParam, reasonCapability)
 	}
 	d.port.capMask = mask
+	return nil
+}
+
+// Pause frames can be configured, and have no effect: the network's ports do not run out of room.
+func (d *Device) readPFCC(b []byte) { copy(b[2:], d.port.flowControl[2:]) }
+
+func (d *Device) writePFCC(b []byte) error {
+	copy(d.port.flowControl[:], b)
 	return nil
 }
 

@@ -113,3 +113,30 @@ func TestPCAP(t *testing.T) {
 		t.Errorf("an invalid mask: status %#x", s)
 	}
 }
+
+// TestPFCC checks that the driver reads the flow control that it has set, as for ethtool -A, and nothing after a reset.
+func TestPFCC(t *testing.T) {
+	v := newDriver(t, nil)
+	v.boot()
+	access := func(mod int, receive uint64) []byte {
+		return v.try(0x805, mod, prm.PFCC.Size, prm.PFCC.Size, func(in []byte) {
+			prm.AccessRegisterInRegisterID.Set(in, regPFCC)
+			b := prm.AccessRegisterInRegisterData.Rest(in)
+			prm.PFCCLocalPort.Set(b, 1)
+			prm.PFCCPPRX.Set(b, receive)
+		})
+	}
+	read := func() [2]uint64 {
+		b := prm.AccessRegisterOutRegisterData.Rest(access(1, 0))
+		return [2]uint64{prm.PFCCPPRX.Get(b), prm.PFCCPPTX.Get(b)}
+	}
+	for _, receive := range []uint64{0, 1} {
+		if s := prm.CmdStatus.Get(access(0, receive)); s != 0 || read() != [2]uint64{receive, 0} {
+			t.Errorf("after %d: status %#x, %v", receive, s, read())
+		}
+	}
+	v.device.port.restart()
+	if got := read(); got != [2]uint64{} {
+		t.Errorf("after a reset: %v", got)
+	}
+}

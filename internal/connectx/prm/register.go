@@ -51,6 +51,14 @@ var (
 	PVLCVLOperational = PVLC.field("vl_operational", 0xf, 4, 4)
 )
 
+// Register 0x5007: flow control of a port.
+var (
+	PFCC          = layout("pfcc_reg", 0x20)
+	PFCCLocalPort = PFCC.field("local_port", 0x1, 0, 8)
+	PFCCPPTX      = PFCC.field("pptx", 0x8, 0, 1)
+	PFCCPPRX      = PFCC.field("pprx", 0xc, 0, 1)
+)
+
 // Register 0x5006: administrative and operational state of a port.
 var (
 	PAOS            = layout("paos_reg", 0x10)
