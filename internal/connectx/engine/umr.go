@@ -37,6 +37,7 @@ func (w *sendWQE) update() transport.Syndrome {
 	if s != transport.OK {
 		return s
 	}
+	list = w.needed(k, mask, ctrl, ctx, list)
 	if k.Mode != MTT && qp.Service != ServiceUMR {
 		if !w.mayBind(k, mask, ctx, list) {
 			return transport.BindError
@@ -75,6 +76,29 @@ func (w *sendWQE) list(k *MKey, ctrl, rest []byte) ([]byte, transport.Syndrome) 
 	return list, transport.OK
 }
 
+// needed returns the pieces of a new list that the key's length needs. The kernel rounds the size of an inline list up
+// to a block, and does not write the rest of the block: it has what was in the ring before.
+func (w *sendWQE) needed(k *MKey, mask uint64, ctrl, ctx, list []byte) []byte {
+	a := k.MKeyAttr
+	a.merge(mask, ctx)
+	if a.Mode != KLM || a.Length64 || listOffset(ctrl) != 0 {
+		return list
+	}
+	n := 0
+	for left := a.Length; left > 0 && n+prm.KLM.Size <= len(list); n += prm.KLM.Size {
+		left -= min(left, prm.KLMLength.Get(list[n:]))
+	}
+	return list[:n]
+}
+
+// listOffset returns the offset of the new part in the key's list, in bytes.
+func listOffset(ctrl []byte) uint64 {
+	if !prm.UMROffsetEnable.Is(ctrl) {
+		return 0
+	}
+	return (prm.UMROffset.Get(ctrl) | prm.UMROffsetHigh.Get(ctrl)<<16) * 16
+}
+
 // apply changes the key.
 func (w *sendWQE) apply(k *MKey, mask uint64, ctrl, ctx, list []byte) transport.Syndrome {
 	a := k.MKeyAttr
@@ -91,14 +115,10 @@ func (w *sendWQE) apply(k *MKey, mask uint64, ctrl, ctx, list []byte) transport.
 	a.Translations, a.OnDemand = k.Translations, k.OnDemand
 	w.replace(k, &a)
 	k.MKeyAttr = a
-	off := uint64(0)
-	if prm.UMROffsetEnable.Is(ctrl) {
-		off = (prm.UMROffset.Get(ctrl) | prm.UMROffsetHigh.Get(ctrl)<<16) * 16
-	}
-	if list == nil {
+	if len(list) == 0 {
 		return transport.OK
 	}
-	if !w.qp.hca.updateList(k, off, list) {
+	if !w.qp.hca.updateList(k, listOffset(ctrl), list) {
 		return transport.BindError
 	}
 	// The driver's own updates write entries with rights. Entries without

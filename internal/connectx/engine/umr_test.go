@@ -136,6 +136,35 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// TestUnusedPieces checks that entries of an inline list that the length does not need are ignored: the kernel leaves
+// there what the ring had before. They do not become accessible with a later length.
+func TestUnusedPieces(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+		p := newPair(w, engine.QPAttr{})
+		mw := p.a.h.window(1)
+		w.do(func() {
+			u := bind(mw, p.am, 0, 100, engine.RemoteRead, engine.AnyQPN)
+			for range 3 {
+				u.list = append(u.list, bytes.Repeat([]byte{0x5a}, 16)...)
+			}
+			p.a.post(u.wqe())
+		})
+		p.a.scq.expect("a list with old entries behind it", sent)
+		read := func(n int) wqe {
+			return wqe{op: prm.OpcodeRead}.words(p.am.addr, uint64(mw.Key())<<32).data(p.bm, 0, n)
+		}
+		w.do(func() { p.b.post(read(100)) })
+		p.b.scq.expect("the window", sent)
+		w.do(func() {
+			longer := umr{key: mw.Key(), mask: prm.UMRMaskLen, flags: []prm.Field{prm.UMRInline},
+				ctx: map[prm.Field]uint64{prm.MKCLen: 5000}}
+			p.a.post(longer.wqe())
+			p.b.post(read(200))
+		})
+		p.b.scq.expect("a longer window without more memory", sendError(transport.RemoteAccess))
+	})
+}
+
 // TestBindErrors checks binds that are refused.
 func TestBindErrors(t *testing.T) {
 	tests := map[string]func(p *pair) umr{
