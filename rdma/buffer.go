@@ -32,11 +32,12 @@ type memory struct {
 	state atomic.Uint64
 	n     atomic.Int64 // the length that the program sees
 
-	pool  *pool // to which it returns, or nil
-	slab  *slab // of the pool
-	conn  *Conn // whose receive it is, or nil
-	slot  int   // of the conn
-	reply bool  // the SEND in it was a reply; belongs to conn.mu
+	pool  *pool    // to which it returns, or nil
+	slab  *slab    // of the pool
+	user  *account // that counts it, or nil
+	conn  *Conn    // whose receive it is, or nil
+	slot  int      // of the conn
+	reply bool     // the SEND in it was a reply; belongs to conn.mu
 	next  *memory
 
 	released atomic.Pointer[func()] // ends the watch of a test; nil otherwise
@@ -66,6 +67,10 @@ func (m *memory) giveBack(s uint64) {
 	}
 	switch {
 	case m.pool != nil:
+		if a := m.user; a != nil {
+			m.user = nil
+			a.release(int64(len(m.bytes)))
+		}
 		m.pool.put(m)
 	case m.conn != nil:
 		m.conn.releaseSlot(m)

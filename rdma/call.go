@@ -144,7 +144,7 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 		list := &c.others
 		if k.replied && !k.m.large.reading {
 			if c.room() > 0 {
-				if err := c.fetch(k.m.large); err != nil {
+				if err := c.fetch(ctx, k.m.large); err != nil {
 					c.abandon(k)
 					return Message{}, err
 				}

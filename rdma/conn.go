@@ -18,6 +18,7 @@ type Conn struct {
 	qp      *uverbs.QP
 	cq      *uverbs.CQ
 	pool    *pool
+	account account
 	options *Options
 	remote  hello // what the peer has said
 	local   netip.AddrPort
@@ -129,6 +130,9 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	receives := c.options.Depth + c.extraReceives()
 	qp.MaxRecvWR = receives + replyDepth(c.options.Depth)
 	qp.MaxInline = inlineSize
+	if err := c.account.tryFixed(queueMemory(qp.MaxSendWR, qp.MaxRecvWR)); err != nil {
+		return err
+	}
 	cq, err := c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
 	if err != nil {
 		return err
@@ -176,6 +180,7 @@ func (c *Conn) closeResources() error {
 	}
 	c.dropRequests()
 	errs = append(errs, c.freeReceives())
+	c.account.releaseFixed()
 	if c.pool != nil {
 		errs = append(errs, c.pool.close())
 	}

@@ -35,6 +35,9 @@ var (
 	ErrBounds = errors.New("rdma: out of bounds")
 	// ErrMisaligned means that the 8 bytes of an atomic operation do not have an address that is a multiple of 8.
 	ErrMisaligned = errors.New("rdma: not aligned to 8 bytes")
+	// ErrMemoryLimit means that the messages which a listener's programs have not released, with one that is to be
+	// read, exceed Options.MaxMemory or Options.MaxMemoryPerPeer.
+	ErrMemoryLimit = errors.New("rdma: the listener's limit on memory is reached")
 	// ErrRights means that a [Token] does not permit the operation.
 	ErrRights = errors.New("rdma: the token does not permit it")
 	// ErrUndelivered means that Close has ended the connection although the peer may not have received all of what was

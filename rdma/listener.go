@@ -14,6 +14,7 @@ import (
 type Listener struct {
 	cm      *cm.Listener
 	options *Options
+	budget  *budget
 
 	mu      sync.Mutex
 	pending map[*cm.Conn]*Conn // between Prepare and Accept
@@ -26,7 +27,11 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	if err != nil {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
 	}
-	l := &Listener{options: full, pending: map[*cm.Conn]*Conn{}}
+	b, err := newBudget(full)
+	if err != nil {
+		return nil, &Error{Op: "listen at " + addr, Err: err}
+	}
+	l := &Listener{options: full, budget: b, pending: map[*cm.Conn]*Conn{}}
 	co := full.cm()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
@@ -46,12 +51,17 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 		return l.refuse(m, err)
 	}
 	c := newConn(m, l.options)
-	c.remote = h
+	c.remote, c.account.budget, c.account.peer = h, l.budget, m.PeerAddr().Addr()
 	l.mu.Lock()
 	l.pending[m] = c
 	l.mu.Unlock()
 	m.Own(closerFunc(func() error { l.remove(m); return nil }))
-	return c.prepare(qp)
+	if err := c.prepare(qp); errors.Is(err, cm.ErrServerLimit) {
+		return &refusal{m.PeerAddr(), err}
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 func (l *Listener) find(m *cm.Conn) *Conn {
@@ -67,8 +77,9 @@ func (l *Listener) remove(m *cm.Conn) {
 }
 
 // Accept waits for a connection. Handshakes run side by side, up to Options.MaxHandshakes of them, each for
-// up to Options.HandshakeTimeout: a slow peer does not delay others. A peer that fails its handshake or
-// does not use this package is refused, and Options.Trace and Options.Logger are told.
+// up to Options.HandshakeTimeout: a slow peer does not delay others. A peer that fails its handshake,
+// does not use this package, or exceeds a limit of Options is refused, and Options.Trace and Options.Logger are told.
+// The error of a client that exceeds a limit matches [cm.ErrServerLimit].
 //
 // Accept returns context.Cause(ctx) if ctx ends first, and an error that matches net.ErrClosed if the
 // listener was closed or its device removed. Any other error is of one connection that could not be set up:

@@ -43,6 +43,16 @@ type Options struct {
 	Backlog int
 	// MaxHandshakes is how many handshakes of a listener may run at a time: 256 by default.
 	MaxHandshakes int
+	// MaxMemory limits the registered memory of a listener's connections, in bytes: their receives, their queues, and
+	// messages longer than EagerSize until the program has released them. Clients beyond it receive
+	// [cm.ErrServerLimit]. A message beyond it waits until others are released: see [Conn.Recv]. By default, it is
+	// three quarters of RLIMIT_MEMLOCK if the process has that limit, and otherwise half of the machine's memory or of
+	// GOMEMLIMIT. Negative stands for no limit. What the program allocates and sends does not count.
+	MaxMemory int64
+	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
+	// single host can lock out others, negative for no limit. A listener's MaxMessage is not larger than what it has
+	// room for.
+	MaxMemoryPerPeer int64
 	// HandshakeTimeout limits how long a listener waits for a peer that does not complete its
 	// handshake: ten seconds by default.
 	HandshakeTimeout time.Duration

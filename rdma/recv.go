@@ -48,6 +48,9 @@ func (c *Conn) initReceives(n int) {
 // allocReceives registers memory for n more receives.
 func (c *Conn) allocReceives(n int) error {
 	size := c.options.EagerSize
+	if err := c.account.tryFixed(int64(n * size)); err != nil {
+		return err
+	}
 	slab := make([]byte, n*size)
 	mr, err := c.cm.PD().RegMR(slab, uverbs.LocalWrite)
 	if err != nil {
@@ -117,6 +120,10 @@ func (c *Conn) repost(m *memory) {
 // It returns context.Cause(ctx) if ctx ends first; no message is lost then. If the connection has
 // ended otherwise, it returns the messages that have arrived before, and then what [Conn.Err] returns. It
 // returns the errors of [Conn.Alloc] if there is no memory for a long message; a later call tries again.
+//
+// A long message waits as long as it exceeds Options.MaxMemory or Options.MaxMemoryPerPeer of the listener with other
+// messages that the program has not released. After 30 seconds, Recv returns [ErrMemoryLimit]; a later call tries
+// again.
 func (c *Conn) Recv(ctx context.Context) (Message, error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -129,7 +136,7 @@ func (c *Conn) Recv(ctx context.Context) (Message, error) {
 				c.readAhead()
 				return m, nil
 			}
-			if err := c.fetch(c.arrived[c.first].large); err != nil {
+			if err := c.fetch(ctx, c.arrived[c.first].large); err != nil {
 				return Message{}, c.opError("receive from", err)
 			}
 			continue
@@ -285,7 +292,8 @@ type incoming struct {
 	offer   offer
 	number  int     // of the offer
 	m       *memory // into which it is read
-	grows   bool    // a call registers memory for it
+	proofs  int     // how many ends of it could be read: see prove
+	grows   bool    // a call waits for memory for it, or registers it
 	reading bool
 	done    bool
 	dropped bool // nobody waits for it
@@ -336,12 +344,9 @@ func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncomi
 
 // prefetch begins to read a message before the program asks for it, if memory is at hand.
 func (c *Conn) prefetch(in *incoming) {
-	if c.err != nil || c.room() <= 0 {
-		return
-	}
-	if m := c.pool.ready(int(in.offer.length)); m != nil {
+	if c.err == nil && c.room() > 0 {
 		// An error is that of Recv.
-		_ = c.readInto(in, m)
+		_, _ = c.readAtOnce(in)
 	}
 }
 
@@ -352,47 +357,142 @@ func (c *Conn) readAhead() {
 		return
 	}
 	in := c.arrived[c.first].large
-	switch {
-	case in == nil || in.begun():
-	case in.offer.length > maxAhead:
-		c.prefetch(in)
-	default:
+	if in == nil || in.begun() {
+		return
+	}
+	if begun, _ := c.readAtOnce(in); begun || in.offer.length > maxAhead || c.proofNeeded(in) {
+		return
+	}
+	if c.account.try(in.memory()) == nil {
 		// An error is that of Recv, which tries again.
-		_ = c.fetch(in)
+		_ = c.growAndRead(in)
 	}
 }
 
 // maxAhead is how long a message may be for which the pool grows before the program asks for it.
 const maxAhead = 4 << 20
 
-// fetch begins to read an offered message. It registers memory if there is none. The caller holds c.mu, which fetch
-// releases meanwhile, and has checked that there is room. If that changes, fetch does nothing.
-func (c *Conn) fetch(in *incoming) error {
-	n := int(in.offer.length)
-	m := c.pool.ready(n)
+// memory returns how many bytes of memory a message needs.
+func (in *incoming) memory() int64 { return int64(classSize(classOf(int(in.offer.length)))) }
+
+// readAtOnce begins to read an offered message if memory is at hand. The caller has checked that there is room.
+func (c *Conn) readAtOnce(in *incoming) (begun bool, _ error) {
+	m := c.pool.ready(int(in.offer.length))
 	if m == nil {
-		var err error
-		in.grows = true
-		c.unlock()
-		m, err = c.pool.get(n)
-		c.mu.Lock()
-		in.grows = false
-		if errors.Is(err, uverbs.ErrDeviceGone) {
-			return c.refused(err)
-		}
-		if err != nil {
-			return err // the peer, which may have closed the connection, waits until the message has been read
-		}
+		return false, nil
 	}
-	if c.err != nil || c.closing || c.room() <= 0 {
+	if c.account.try(in.memory()) != nil {
 		c.pool.put(m)
-		return nil
+		return false, nil
 	}
-	return c.readInto(in, m)
+	return true, c.readInto(in, m)
 }
+
+// fetch begins to read an offered message. If there is no memory, it waits until the peer has proved that it has the
+// message, and until the limits permit more, and registers some. The caller holds c.mu, which fetch releases meanwhile,
+// and has checked that there is room. If that changes, fetch does nothing.
+func (c *Conn) fetch(ctx context.Context, in *incoming) error {
+	if begun, err := c.readAtOnce(in); begun {
+		return err
+	}
+	in.grows = true
+	defer func() { in.grows = false }()
+	if ok, err := c.prove(ctx, in); !ok {
+		return err
+	}
+	if ok, err := c.use(ctx, in.memory()); !ok {
+		return err
+	}
+	return c.growAndRead(in)
+}
+
+// growAndRead registers memory for an offered message and begins to read it. The caller has used the budget for it.
+func (c *Conn) growAndRead(in *incoming) error {
+	in.grows = true
+	c.unlock()
+	m, err := c.pool.get(int(in.offer.length))
+	c.mu.Lock()
+	in.grows = false
+	if err == nil && c.err == nil && !c.closing && c.room() > 0 {
+		return c.readInto(in, m)
+	}
+	c.account.release(in.memory())
+	if err == nil {
+		c.pool.put(m)
+	}
+	if errors.Is(err, uverbs.ErrDeviceGone) {
+		return c.refused(err)
+	}
+	return err // the peer, which may have closed the connection, waits until the message has been read
+}
+
+// proofNeeded reports whether the peer has to prove that it has a message before much memory is registered for it: an
+// offer has a few bytes only, and costs the peer nothing.
+func (c *Conn) proofNeeded(in *incoming) bool {
+	return in.memory() > slabSize && in.offer.length > c.account.proven && in.proofs < 2
+}
+
+// prove reads the first and the last bytes of an offered message. It reports whether they could be read.
+func (c *Conn) prove(ctx context.Context, in *incoming) (bool, error) {
+	for c.proofNeeded(in) {
+		c.unlock()
+		m, err := c.pool.get(proofLen)
+		c.mu.Lock()
+		if err != nil {
+			return false, err
+		}
+		if c.err != nil || c.closing || c.room() <= 0 {
+			c.pool.put(m)
+			return false, nil
+		}
+		if ok, err := c.readProof(ctx, in, m); !ok {
+			return false, err
+		}
+		in.proofs++
+	}
+	return c.err == nil && !c.closing, nil
+}
+
+// readProof reads bytes of an offered message into m, and waits until they are read. It reports whether they are.
+func (c *Conn) readProof(ctx context.Context, in *incoming, m *memory) (bool, error) {
+	addr := in.offer.addr
+	if in.proofs == 1 {
+		addr += in.offer.length - proofLen
+	}
+	m.hold() // by the request
+	seq, flags := c.next(true)
+	b := c.qp.StartSend()
+	b.ReadSGE(seq, flags, addr, in.offer.key, m.sge(proofLen))
+	if err := b.Submit(); err != nil {
+		m.drop()
+		return false, c.refused(err)
+	}
+	o := c.newOp()
+	o.pending, o.proof = 1, true
+	c.posted(request{m: m, op: o}, flags)
+	for o.pending > 0 {
+		var err error
+		if c.err == nil && !c.closing {
+			err = c.step(ctx, &c.others, &o.waiter)
+		}
+		if o.pending > 0 && (err != nil || c.err != nil || c.closing) {
+			o.abandoned = true
+			return false, err
+		}
+	}
+	ok := o.err == nil
+	c.freeOp(o)
+	return ok, nil // a READ that has failed has ended the connection
+}
+
+// proofLen is how many bytes prove reads at each end.
+const proofLen = 8
 
 // readInto posts the READ of an offered message.
 func (c *Conn) readInto(in *incoming, m *memory) error {
+	if c.account.budget != nil {
+		m.user = &c.account
+	}
 	m.hold() // until deliver or fetched
 	m.hold() // by the request
 	seq, flags := c.next(true)
@@ -417,6 +517,7 @@ func (c *Conn) fetched(in *incoming, err error) {
 		return
 	}
 	in.done = true
+	c.account.proven = max(c.account.proven, in.offer.length)
 	c.flow(in.offer.kind).offers--
 	c.control.taken = append(c.control.taken, in.number)
 	if in.call != nil {

@@ -29,12 +29,16 @@ type request struct {
 	carries uint8 // 1 more than the kind of what it sends, if that is a message, a call or a reply, or 0
 }
 
+// readsOffer reports whether r reads an offered message.
+func (r *request) readsOffer() bool { return r.offer != nil || r.op != nil && r.op.proof }
+
 // An op is a call that waits for completions. Its fields belong to c.mu.
 type op struct {
 	pending   int // requests
 	err       error
 	waiter    *waiter
 	abandoned bool   // its call has returned
+	proof     bool   // it reads a part of an offered message
 	share     *Share // whose window it binds, or nil
 	next      *op
 }
@@ -318,7 +322,7 @@ func (c *Conn) requestDone(wc *uverbs.WC) {
 	err := wc.Err()
 	known := wc.WRID-c.head < c.tail-c.head
 	if err != nil {
-		if known && c.requests[wc.WRID&uint64(len(c.requests)-1)].offer != nil && errors.Is(err, uverbs.WCRemAccessErr) {
+		if known && c.requests[wc.WRID&uint64(len(c.requests)-1)].readsOffer() && errors.Is(err, uverbs.WCRemAccessErr) {
 			err = &unreadable{err}
 		}
 		c.fail(err)

@@ -55,8 +55,13 @@ func (f *file) setNumbers(l Limits) {
 }
 
 // Memlock implements ioctl.Process.
-func (f *file) Memlock() (limit, pinned uint64) {
-	l, u := f.m.adapter.Limits()
+func (f *file) Memlock() (limit, pinned uint64) { return f.m.memlock() }
+
+// Memlock returns the limit on locked memory, or 0 if there is none, and how much is pinned, in bytes.
+func (h *host) Memlock() (limit, pinned uint64) { return h.m.memlock() }
+
+func (m *Machine) memlock() (limit, pinned uint64) {
+	l, u := m.adapter.Limits()
 	return l.Memlock, u.Pinned
 }
 

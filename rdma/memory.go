@@ -1,0 +1,265 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/internal/memlock"
+	"github.com/goverbs/goverbs/internal/quota"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// This file limits the memory that peers make a listener's side register: Options.MaxMemory. A connection counts with
+// its receives and queues, and with the messages that the peer has offered, from the begin of their READs until the
+// program has released them.
+
+// A budget has the limits of a listener. A nil budget permits everything.
+type budget struct {
+	used     *quota.Limit
+	patience time.Duration // how long a message may wait for memory
+
+	mu     sync.Mutex
+	claims []*claim // that wait, in their order
+	full   bool     // the first of them that waits for the limit of all: others wait for it, too
+}
+
+// A claim is a call that waits until memory may be used.
+type claim struct {
+	peer    netip.Addr
+	n       int64
+	granted bool // belongs to budget.mu
+	notify  func()
+}
+
+// An account is what a connection uses of a budget.
+type account struct {
+	budget *budget
+	peer   netip.Addr
+	fixed  int64  // for receives and queues
+	proven uint64 // length of the longest message that the peer has offered and that could be read
+}
+
+// memoryPatience is how long a message may wait until others are released.
+const memoryPatience = 30 * time.Second
+
+// newBudget returns the limits of a listener, and lowers o.MaxMessage to what they have room for.
+func newBudget(o *Options) (*budget, error) {
+	need := o.connMemory()
+	total := o.MaxMemory
+	if total == 0 {
+		total = max(defaultMemory(), need)
+	}
+	each := o.MaxMemoryPerPeer
+	if each == 0 && total > 0 {
+		each = max(total/2, need)
+	}
+	if most := smallestLimit(total, each); most < need {
+		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set Options.MaxMemory and "+
+			"MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less", uverbs.ErrInvalid, need, total,
+			each)
+	} else if room := most - need; room < int64(o.MaxMessage) {
+		// Memory is allocated in powers of two.
+		o.MaxMessage = max(1<<(bits.Len64(uint64(max(room, 1)))-1), o.EagerSize)
+	}
+	used := quota.New(total, each)
+	if used == nil {
+		return nil, nil
+	}
+	return &budget{used: used, patience: memoryPatience}, nil
+}
+
+// smallestLimit returns the smaller of two limits, of which those that are not positive stand for none.
+func smallestLimit(a, b int64) int64 {
+	most := int64(math.MaxInt64)
+	for _, n := range []int64{a, b} {
+		if n > 0 {
+			most = min(most, n)
+		}
+	}
+	return most
+}
+
+// connMemory returns about how many bytes are registered for a connection on which no long message is on its way. The
+// rings of adapters are pinned, too.
+func (o *Options) connMemory() int64 {
+	c := &Conn{options: o}
+	sends, receives := c.sendDepth(), o.Depth+c.extraReceives()
+	replies := replyDepth(o.Depth)
+	return queueMemory(sends, receives+replies) + int64(receives+replies)*int64(o.EagerSize)
+}
+
+// queueMemory returns about how many bytes the rings of a connection have.
+func queueMemory(sends, receives int) int64 {
+	ring := func(entries, size int) int { return max(1<<bits.Len(uint(entries-1))*size, unix.Getpagesize()) }
+	const sendEntry, recvEntry, completion = 256, 16, 64
+	return int64(ring(sends, sendEntry) + ring(receives, recvEntry) + ring(sends+receives, completion))
+}
+
+// defaultMemory returns the default of Options.MaxMemory: three quarters of the limit on locked memory if there is one,
+// and otherwise half of the machine's memory or of GOMEMLIMIT.
+func defaultMemory() int64 {
+	if limit, ok := lockLimit(); ok {
+		return int64(limit / 4 * 3)
+	}
+	most := debug.SetMemoryLimit(-1)
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil { // it does not fail
+		most = min(most, int64(uint64(info.Totalram)*uint64(info.Unit)))
+	}
+	return most / 2
+}
+
+// lockLimit returns the limit on locked memory. ok is false if there is none.
+func lockLimit() (limit uint64, ok bool) {
+	if m := machine.Current(); m != nil {
+		if l, is := m.(interface{ Memlock() (limit, pinned uint64) }); is {
+			limit, _ = l.Memlock()
+		}
+		return limit, limit != 0
+	}
+	s, ok := memlock.Read()
+	return s.Limit, ok && !s.Exempt && s.Limit < math.MaxInt64
+}
+
+// try uses n bytes unless they exceed a limit or others wait for memory.
+func (a *account) try(n int64) error {
+	b := a.budget
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.full {
+		return errMemoryQueue
+	}
+	return b.used.Acquire(a.peer, n)
+}
+
+var errMemoryQueue = errors.New("others wait for memory")
+
+// tryFixed is try for receives and queues, which do not wait for offered messages.
+func (a *account) tryFixed(n int64) error {
+	if a.budget == nil {
+		return nil
+	}
+	if err := a.budget.used.Acquire(a.peer, n); err != nil {
+		return memoryLimit(cm.ErrServerLimit, err)
+	}
+	a.fixed += n
+	return nil
+}
+
+// memoryLimit returns the error of a limit.
+func memoryLimit(kind, err error) error {
+	fix := "Options.MaxMemory"
+	var e *quota.Exceeded
+	if errors.As(err, &e) && e.PerPeer {
+		fix = "Options.MaxMemoryPerPeer"
+	}
+	return fmt.Errorf("%w: bytes of memory: %w: raise %s", kind, err, fix)
+}
+
+// release ends the use of n bytes, and lets those begin that wait.
+func (a *account) release(n int64) {
+	b := a.budget
+	if b == nil {
+		return
+	}
+	b.used.Release(a.peer, n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grant()
+}
+
+// releaseFixed ends the use of memory for receives and queues.
+func (a *account) releaseFixed() {
+	n := a.fixed
+	a.fixed = 0
+	a.release(n)
+}
+
+// grant lets claims begin, in their order. One for which the limit of its peer has no room does not stop others. The
+// caller holds b.mu.
+func (b *budget) grant() {
+	b.full = false
+	b.claims = slices.DeleteFunc(b.claims, func(c *claim) bool {
+		if b.full {
+			return false
+		}
+		err := b.used.Acquire(c.peer, c.n)
+		if err == nil {
+			c.granted = true
+			c.notify()
+			return true
+		}
+		var e *quota.Exceeded
+		b.full = errors.As(err, &e) && !e.PerPeer
+		return false
+	})
+}
+
+// claim adds a claim. The caller calls end.
+func (b *budget) claim(c *claim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.claims = append(b.claims, c)
+	b.grant()
+}
+
+// end ends the wait of a claim. It reports whether the memory is granted.
+func (b *budget) end(c *claim) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.granted {
+		return true
+	}
+	b.claims = slices.DeleteFunc(b.claims, func(other *claim) bool { return other == c })
+	b.grant()
+	return false
+}
+
+var (
+	errGranted  = errors.New("the memory is granted")
+	errPatience = errors.New("the program has not released messages in time")
+)
+
+// use waits until n bytes more may be used for messages. It returns [ErrMemoryLimit] if that takes too long, and does
+// not use them if the connection ends. The caller holds c.mu, and n bytes are within the limits if all messages are
+// released.
+func (c *Conn) use(ctx context.Context, n int64) (ok bool, _ error) {
+	exceeded := c.account.try(n)
+	if exceeded == nil {
+		return true, nil
+	}
+	b := c.account.budget
+	ctx, stop := context.WithTimeoutCause(ctx, b.patience, errPatience)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	k := &claim{peer: c.account.peer, n: n, notify: func() { cancel(errGranted) }}
+	b.claim(k)
+	var err error
+	for err == nil && c.err == nil && !c.closing {
+		err = c.step(ctx, &c.others, nil)
+	}
+	switch {
+	case b.end(k):
+		return true, nil
+	case err == errPatience:
+		return false, fmt.Errorf("%w; for %v, no message was released that would have made room", memoryLimit(ErrMemoryLimit,
+			exceeded), b.patience)
+	}
+	return false, err
+}
