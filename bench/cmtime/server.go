@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -10,12 +11,12 @@ import (
 )
 
 // serve accepts the connections of one client.
-func (b *bench) serve(ctx context.Context) error {
+func (b *bench) serve(ctx context.Context) (err error) {
 	id, err := b.ch.CreateID(cm.PSTCP)
 	if err != nil {
 		return err
 	}
-	defer id.Close()
+	defer func() { err = errors.Join(err, id.Close()) }()
 	if err := id.Bind(b.bind); err != nil {
 		return err
 	}

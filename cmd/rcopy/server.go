@@ -28,10 +28,11 @@ func serve(ctx context.Context, port string, out io.Writer) error {
 		fmt.Fprint(out, "waiting for connection...")
 		conn, err := l.Accept()
 		if ctx.Err() != nil {
+			var closed error // of the connection, if one has come
 			if err == nil {
-				err = conn.Close()
+				closed = conn.Close()
 			}
-			return errors.Join(context.Cause(ctx), l.Close())
+			return errors.Join(context.Cause(ctx), closed, l.Close())
 		}
 		if err != nil {
 			return errors.Join(err, l.Close())

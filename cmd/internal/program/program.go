@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
@@ -15,14 +16,49 @@ import (
 var ErrInterrupted = errors.New("interrupted")
 
 // Main calls run with the command-line arguments and exits with status 0, or prints
-// the error and exits with status 1. SIGINT and SIGTERM cancel the context with
+// the error and exits with status 1. An error of writing to out is an error, even if
+// run does not return it. SIGINT and SIGTERM cancel the context with
 // [ErrInterrupted], so that run can release its resources. A second signal kills
 // the program.
 func Main(name string, run func(ctx context.Context, args []string, out io.Writer) error) {
 	ctx, stop := interruptible(context.Background())
-	status := report(os.Stderr, name, run(ctx, os.Args[1:], os.Stdout))
+	out := &output{w: os.Stdout}
+	err := out.join(run(ctx, os.Args[1:], out))
+	status := report(os.Stderr, name, err)
 	stop()
 	os.Exit(status)
+}
+
+// An output is a Writer that records the first error of w, so that programs can print
+// without a check of each call.
+type output struct {
+	w   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+// Write writes to w. After an error it returns that error.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(b)
+	if err != nil {
+		o.err = fmt.Errorf("print the output: %w", err)
+	}
+	return n, o.err
+}
+
+// join adds the first error of Write to err, unless err has it.
+func (o *output) join(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil || errors.Is(err, o.err) {
+		return err
+	}
+	return errors.Join(err, o.err)
 }
 
 // interruptible returns a context that the first signal cancels.

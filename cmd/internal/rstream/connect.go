@@ -2,6 +2,7 @@ package rstream
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -70,10 +71,11 @@ func (l *listener) accept(ctx context.Context, _ optimization) (net.Conn, error)
 	defer stop()
 	c, err := l.Accept()
 	if ctx.Err() != nil {
+		var closed error // of the connection, if one has come
 		if err == nil {
-			c.Close()
+			closed = c.Close()
 		}
-		return nil, context.Cause(ctx)
+		return nil, errors.Join(context.Cause(ctx), closed)
 	}
 	return c, err
 }
