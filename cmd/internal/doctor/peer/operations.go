@@ -2,8 +2,10 @@ package peer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,7 +34,7 @@ var operations = []struct {
 }
 
 // operate tries each operation, and measures if all work.
-func operate(ctx context.Context, r *rdma.Conn, netdev string) (all []check.Finding, _ *Figures) {
+func (p path) operate(ctx context.Context, r *rdma.Conn) (all []check.Finding, _ *Figures) {
 	short, cancel := context.WithTimeout(ctx, operationTimeout)
 	token, err := rdma.RecvToken(short, r)
 	cancel()
@@ -40,33 +42,43 @@ func operate(ctx context.Context, r *rdma.Conn, netdev string) (all []check.Find
 		err = fmt.Errorf("the peer shares %d bytes, want %d", token.Len, regionSize)
 	}
 	if err != nil {
-		return []check.Finding{result("share", "the peer's memory", err, netdev)}, nil
+		return []check.Finding{p.result("share", "the peer's memory", err)}, nil
 	}
 	c := &client{Conn: r, token: token}
 	for _, o := range operations {
 		short, cancel := context.WithTimeout(ctx, operationTimeout)
 		err := o.do(c, short)
 		cancel()
-		all = append(all, result(o.id, o.name, err, netdev))
+		all = append(all, p.result(o.id, o.name, err))
 		if err != nil {
 			return all, nil // the connection may have ended
 		}
 	}
 	figures, err := c.measure(ctx)
 	if err != nil {
-		return append(all, result("figures", "the measurement", err, netdev)), nil
+		return append(all, p.result("figures", "the measurement", err)), nil
 	}
 	return all, figures
 }
 
 // result returns the finding of an operation.
-func result(id, name string, err error, netdev string) check.Finding {
-	if err == nil {
+func (p path) result(id, name string, err error) check.Finding {
+	f := check.Finding{ID: id, Severity: check.Error}
+	switch {
+	case err == nil:
 		return check.Finding{ID: id, Seen: name + ": works, and the data is right"}
+	case errors.Is(err, errDamaged):
+		f.Why = "a program would use damaged data: packets are changed on the way, or at one end"
+		f.Fix = "ethtool -S " + cmp.Or(p.netdev, "INTERFACE") + " (at both ends and at the switches: look for errors)"
+	case id == "ud":
+		f.Why = "datagrams do not reach the peer, or their replies do not come back: programs that use UD fail"
+		f.Fix = p.connectFailed(err).Fix
+	default:
+		f.Why = "the ends are connected, and programs that use this operation fail"
+		f.Fix = p.ping() + " (the usual cause: a path that drops large packets)"
 	}
-	return check.Finding{ID: id, Severity: check.Error, Seen: name + ": " + err.Error(),
-		Why: "the ends are connected, and programs that use this operation fail",
-		Fix: "ping -M do -s 1400 -I " + netdev + " PEER (the usual cause: a path that drops large packets, or UDP port 4791)"}
+	f.Seen = name + ": " + err.Error()
+	return f
 }
 
 func (c *client) messages(ctx context.Context) error {

@@ -3,12 +3,17 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
 	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/rdma"
@@ -125,5 +130,33 @@ func TestHostileHello(t *testing.T) {
 		if err := errors.Join(<-done, l.Close()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTexts checks that findings say what is known, and name the peer and the size of packets.
+func TestTexts(t *testing.T) {
+	soft := path{"rxe", "d0", netip.MustParseAddr("10.8.0.1"), 4096}
+	adapter := path{"mlx5", "eth0", soft.peer, 1024}
+	lost := errors.New("no reply")
+	for _, c := range []struct {
+		f        check.Finding
+		fix, not string
+	}{
+		{soft.connectFailed(cm.ErrTimeout), "nft insert rule", "add rule"},
+		{adapter.connectFailed(cm.ErrTimeout), "doctor (on the peer", "nft"},
+		{soft.connectFailed(fmt.Errorf("dial: %w", cm.ErrRejected)), "doctor -listen", "4791"},
+		{soft.result("write", "a WRITE", lost), "ping -M do -s 4128 -I d0 10.8.0.1 ", "PEER"},
+		{adapter.result("write", "a WRITE", lost), "ping -M do -s 1056 -I eth0 10.8.0.1 ", "PEER"},
+		{soft.result("ud", "a datagram", lost), "nft insert rule", "ping"},
+		{soft.result("read", "a READ", errDamaged), "ethtool -S d0", "ping"},
+		{noTCP(&net.DNSError{Name: "nohost.example", IsNotFound: true}), "getent hosts nohost.example", "doctor -listen"},
+		{noTCP(unix.ECONNREFUSED), "doctor -listen", "getent"},
+	} {
+		if c.f.Seen == "" || c.f.Why == "" || !strings.HasPrefix(c.f.Fix, c.fix) || strings.Contains(c.f.Fix, c.not) {
+			t.Errorf("%+v, want the fix %s", c.f, c.fix)
+		}
+	}
+	if f := soft.result("ud", "a datagram", lost); strings.Contains(f.Why, "connected") {
+		t.Errorf("%+v: the ends are not connected yet", f)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
 	"github.com/goverbs/goverbs/rdma"
 )
@@ -24,9 +25,7 @@ func Probe(ctx context.Context, addr, hello string) ([]check.Finding, *Figures) 
 	c, err := d.DialContext(short, "tcp", hello)
 	cancel()
 	if err != nil {
-		return []check.Finding{{ID: "peer-tcp", Severity: check.Error, Seen: err.Error(),
-			Why: "the two ends exchange their settings through TCP before they use RDMA",
-			Fix: "doctor -listen (on the peer; let firewalls pass TCP port 7473 and UDP port 4791)"}}, nil
+		return []check.Finding{noTCP(err)}, nil
 	}
 	all, figures, err := probe(ctx, c, addr)
 	if err := errors.Join(err, c.Close()); err != nil {
@@ -36,9 +35,36 @@ func Probe(ctx context.Context, addr, hello string) ([]check.Finding, *Figures) 
 	return all, figures
 }
 
+// noTCP returns the finding that TCP does not reach the peer.
+func noTCP(err error) check.Finding {
+	f := check.Finding{ID: "peer-tcp", Severity: check.Error, Seen: err.Error(),
+		Why: "the two ends exchange their settings through TCP before they use RDMA",
+		Fix: "doctor -listen (on the peer; let firewalls pass TCP port 7473 and UDP port 4791)"}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		f.ID, f.Why = "peer-name", "the name of the peer has no address here"
+		f.Fix = "getent hosts " + dns.Name + " (correct the name, or give doctor an IP address)"
+	}
+	return f
+}
+
+// A path is what leads to the peer, for the texts of findings.
+type path struct {
+	driver, netdev string     // of this end
+	peer           netip.Addr // of its TCP connection
+	mtu            int        // the smaller RDMA MTU
+}
+
+// ping returns the command that sends packets as large as the largest of RDMA: the data of one, with the headers of
+// UDP, of the transport and of a WRITE, and the checksum, instead of the header of ICMP.
+func (p path) ping() string {
+	const extra = 12 + 16 + 4
+	return fmt.Sprintf("ping -M do -s %d -I %s %v", p.mtu+extra, cmp.Or(p.netdev, "INTERFACE"), p.peer)
+}
+
 // probe uses an established TCP connection.
 func probe(ctx context.Context, c net.Conn, addr string) (all []check.Finding, _ *Figures, err error) {
-	e, err := openEnd(localAddr(c))
+	e, err := openEnd(ipOf(c.LocalAddr()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,26 +80,38 @@ func probe(ctx context.Context, c net.Conn, addr string) (all []check.Finding, _
 	if err != nil {
 		return nil, nil, fmt.Errorf("exchange settings with %v: %w", c.RemoteAddr(), err)
 	}
-	all = compare(e.hello(d), theirs, e.gid.Netdev)
+	ours := e.hello(d)
+	all = compare(ours, theirs, e.gid.Netdev)
+	p := path{ours.Driver, e.gid.Netdev, ipOf(c.RemoteAddr()), min(ours.MTU, theirs.MTU)}
 	if theirs.Datagrams != nil {
-		all = append(all, result("ud", "a datagram", d.ping(ctx, *theirs.Datagrams), e.gid.Netdev))
+		all = append(all, p.result("ud", "a datagram", d.ping(ctx, *theirs.Datagrams)))
 	}
 	short, cancel = context.WithTimeout(ctx, connectTimeout)
 	r, err := rdma.Dial(short, addr, &rdma.Options{MaxMessage: MaxMessage})
 	cancel()
 	if err != nil {
-		return append(all, connectFailed(err, e.gid.Netdev)), nil, nil
+		return append(all, p.connectFailed(err)), nil, nil
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	more, figures := operate(ctx, r, e.gid.Netdev)
+	more, figures := p.operate(ctx, r)
 	return append(all, more...), figures, nil
 }
 
 // connectFailed returns the finding that rdma_cm does not reach the peer, although TCP does.
-func connectFailed(err error, netdev string) check.Finding {
-	return check.Finding{ID: "peer-rdma", Severity: check.Error, Seen: err.Error(),
-		Why: "TCP reaches the peer, and RDMA does not: RoCE v2 needs UDP port 4791, and the same MTU at both ends",
-		Fix: "nft add rule inet filter input iifname " + netdev + " udp dport 4791 accept (at both ends)"}
+func (p path) connectFailed(err error) check.Finding {
+	f := check.Finding{ID: "peer-rdma", Severity: check.Error, Seen: err.Error(),
+		Why: "TCP reaches the peer, and RDMA does not: packets to UDP port 4791 are lost, or the peer's device does not work",
+		Fix: "doctor (on the peer; then check that switches and routers pass UDP port 4791: the packets of an adapter " +
+			"pass no firewall of its host)"}
+	switch {
+	case errors.Is(err, cm.ErrRejected):
+		f.Why = "the peer has received the request and rejects it: no program listens there, or it is of another release"
+		f.Fix = "doctor -listen (on the peer, of the same release)"
+	case p.driver == "rxe":
+		f.Fix = "nft insert rule inet filter input udp dport 4791 accept (at both ends if they have a firewall, whose " +
+			"table and chain nft list ruleset shows; doctor on the peer checks its device)"
+	}
+	return f
 }
 
 // compare compares the settings of both ends.
@@ -90,9 +128,9 @@ func compare(ours, theirs *hello, netdev string) []check.Finding {
 		Fix: fmt.Sprintf("ip link set %s mtu 4200 (at both ends and at the switches between them)", netdev)})
 }
 
-// localAddr returns the local IP address of a TCP connection.
-func localAddr(c net.Conn) netip.Addr {
-	a, err := netip.ParseAddrPort(c.LocalAddr().String())
+// ipOf returns the IP address of an end of a TCP connection.
+func ipOf(end net.Addr) netip.Addr {
+	a, err := netip.ParseAddrPort(end.String())
 	if err != nil {
 		return netip.Addr{}
 	}

@@ -59,7 +59,7 @@ func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
 // serveHello exchanges hellos, and replies to datagrams until the peer closes the connection.
 func serveHello(ctx context.Context, c net.Conn) (err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
-	e, err := openEnd(localAddr(c))
+	e, err := openEnd(ipOf(c.LocalAddr()))
 	if err != nil {
 		return err
 	}
