@@ -60,6 +60,12 @@ var faults = []fault{
 		f.remove("dev/infiniband/uverbs0")
 		f.write(".dockerenv", "")
 	}, check.Request{}},
+	{"the node of another device", "node-missing", check.Error, func(f *fake) { f.refuse["uverbs0"] = unix.ENXIO },
+		check.Request{}},
+	{"a file system or a security module forbids the node", "node-rights", check.Error, func(f *fake) {
+		f.refuse["uverbs0"] = unix.EACCES
+		f.write("proc/self/status", "Name:\tdoctor\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-7")
+	}, check.Request{}},
 	{"the user has no right to the node", "node-rights", check.Error, func(f *fake) { f.refuse["uverbs0"] = unix.EACCES },
 		check.Request{}},
 	{"the device cgroup forbids the node", "node-forbidden", check.Error, func(f *fake) {
@@ -275,6 +281,27 @@ func TestNoBinding(t *testing.T) {
 	}
 	f.addrs["eth0"] = []netip.Addr{netip.MustParseAddr("10.244.0.7")}
 	find(t, f.run(check.Request{}), "gid-netns")
+}
+
+// TestInterface checks that a fix names a network interface that is up and has an address, before others.
+func TestInterface(t *testing.T) {
+	f := newFake(t)
+	f.noDevice()
+	f.remove(pciSlot)
+	for name, flags := range map[string]string{"bond0": "0x1002", "eth1": "0x1003", "lo": "0x9"} {
+		f.write("sys/class/net/"+name+"/flags", flags)
+	}
+	f.write("sys/class/net/bonding_masters", "bond0")
+	fix := func() string { return find(t, f.run(check.Request{}), "no-device").Fix }
+	for _, want := range []string{"eth0", "eth1", "bond0"} {
+		if got := fix(); !strings.HasSuffix(got, " "+want) {
+			t.Errorf("%s, want the interface %s", got, want)
+		}
+		f.remove("sys/class/net/" + want)
+	}
+	if got := fix(); !strings.HasSuffix(got, " INTERFACE") {
+		t.Errorf("%s, of a machine without an interface", got)
+	}
 }
 
 // TestVirtualFunction checks that a virtual function is not reported for a setting of its physical function.

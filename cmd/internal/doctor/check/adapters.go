@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,12 +75,37 @@ func (m *machine) adapter(slot string, dir []string) []Finding {
 			slot, driver, slot)}}
 }
 
-// anyInterface returns the name of a network interface that can have a soft-RoCE device.
+// anyInterface returns the name of a network interface that can have a soft-RoCE device: one that is up and has an
+// address, if possible.
 func (m *machine) anyInterface() string {
+	best, most := "INTERFACE", 0
 	for _, name := range m.list("sys", "class", "net") {
-		if name != "lo" {
-			return name
+		const up, loopback = 1, 8 // IFF_UP, IFF_LOOPBACK
+		flags, rank := m.flags(name), 1
+		if !m.exists("sys", "class", "net", name, "flags") || flags&loopback != 0 { // bonding_masters is a file
+			continue
+		}
+		if flags&up != 0 {
+			rank = 2
+		}
+		if rank == 2 && slices.ContainsFunc(m.addrs[name], netip.Addr.IsGlobalUnicast) {
+			rank = 3
+		}
+		if rank > most {
+			best, most = name, rank
 		}
 	}
-	return "eth0"
+	return best
+}
+
+// rdmaInterface returns the network interface of the first active RDMA port that has one here, or another one.
+func (m *machine) rdmaInterface() string {
+	for _, d := range m.devices {
+		for _, p := range d.ports {
+			if p.active() && p.netdev != "" {
+				return p.netdev
+			}
+		}
+	}
+	return m.anyInterface()
 }

@@ -44,7 +44,8 @@ func (m *machine) kernelVersion() []Finding {
 			all = append(all, Finding{ID: "rxe-old", Severity: Error, Device: d.Name,
 				Seen: fmt.Sprintf("%s is a soft-RoCE device of Linux %s", d.Name, release),
 				Why:  "before Linux 6.0, its driver can loop in the kernel: goverbs refuses it",
-				Fix:  "apt-get install linux-image-amd64 (a kernel of 6.0 or newer), and restart the machine"})
+				Fix: "install Linux 6.0 or newer, and restart the machine (Debian: apt-get install linux-image-$(dpkg " +
+					"--print-architecture))"})
 		}
 	}
 	return all

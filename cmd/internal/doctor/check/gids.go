@@ -61,10 +61,19 @@ func address(m *machine) []Finding {
 		if local, err = m.Kernel.Source(a); err != nil {
 			return []Finding{{ID: "no-route", Severity: Error, Seen: fmt.Sprintf("there is no route to %v: %v", a, err),
 				Why: "the routing table selects the device for a connection",
-				Fix: fmt.Sprintf("ip route add %v dev %s", a, m.anyInterface())}}
+				Fix: fmt.Sprintf("ip route add %v dev %s (if the kernel refuses this, see sysctl net.%s.conf.all)", a,
+					m.rdmaInterface(), family(a))}}
 		}
 	}
 	return m.gidFor(local, a)
+}
+
+// family returns the name of an address's family in sysctl.
+func family(a netip.Addr) string {
+	if a.Is4() || a.Is4In6() {
+		return "ipv4"
+	}
+	return "ipv6"
 }
 
 // gidFor checks that there is a GID for an address of this machine.

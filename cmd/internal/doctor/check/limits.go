@@ -19,7 +19,8 @@ func memlock(m *machine) []Finding {
 		return nil
 	}
 	f := Finding{ID: "memlock", Severity: Warning, Seen: fmt.Sprintf("the limit on locked memory is %d KiB", limit>>10),
-		Why: "registered memory, queues included, counts against it: larger programs fail with ENOMEM"}
+		Why: fmt.Sprintf("registered memory, queues included, counts against it: programs that need more fail with ENOMEM; "+
+			"%d MiB is enough for small ones", enoughMemlock>>20)}
 	if limit < 2*tryBytes {
 		f.Severity = Error
 	}
@@ -46,5 +47,6 @@ func files(m *machine) []Finding {
 		return nil
 	}
 	return []Finding{{ID: "nofile", Severity: Warning, Seen: fmt.Sprintf("the limit on open files is %d", limit),
-		Why: "each device, completion channel and connection manager needs descriptors", Fix: "ulimit -n 65536"}}
+		Why: fmt.Sprintf("each device, completion channel and connection manager needs descriptors; %d are enough for small "+
+			"programs", enoughFiles), Fix: "ulimit -n 65536"}}
 }

@@ -34,12 +34,19 @@ func (m *machine) node(name, what string, major, minor uint32, device bool) []Fi
 	switch {
 	case err == nil:
 		return nil
-	case missing(err) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV):
+	case missing(err), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
 		f.ID, f.Seen = "node-missing", path+" does not exist"
 		f.Fix = fmt.Sprintf("mkdir -p /dev/infiniband && mknod -m 666 %s c %d %d", path, major, minor)
+		if !missing(err) {
+			f.Seen = fmt.Sprintf("%s has the number of no device: %s has %d:%d", path, what, major, minor)
+			f.Fix = fmt.Sprintf("rm %[1]s && mknod -m 666 %[1]s c %[2]d %[3]d", path, major, minor)
+		}
 		if m.container() {
 			f.Fix = "docker run --device " + path + " ... (Kubernetes: a device plugin for RDMA)"
 		}
+	case errors.Is(err, unix.EACCES) && m.capable(unix.CAP_DAC_OVERRIDE):
+		f.ID, f.Seen = "node-rights", "root may not open "+path+": neither its owner nor its mode is the reason"
+		f.Fix = "findmnt -no OPTIONS -T " + path + " (nodev forbids devices; otherwise a security module does: see dmesg)"
 	case errors.Is(err, unix.EACCES):
 		f.ID, f.Seen = "node-rights", "this user may not open "+path
 		f.Fix = "chmod 666 " + path + " (for good: install the udev rules of the package rdma-core)"

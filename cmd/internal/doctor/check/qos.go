@@ -53,7 +53,7 @@ func flowControl(m *machine) []Finding {
 }
 
 // lossCounters are counters that grow when the network loses packets, which PFC or ECN prevent.
-var lossCounters = []string{"out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"}
+var lossCounters = []string{"out_of_sequence", "packet_seq_err", "local_ack_timeout_err"}
 
 // counters checks whether the network has lost packets.
 func counters(m *machine) []Finding {
@@ -77,8 +77,9 @@ func counters(m *machine) []Finding {
 				or(p.netdev, "INTERFACE"))
 		}
 		return []Finding{{ID: "loss", Severity: Note,
-			Seen: fmt.Sprintf("%s port %d has lost packets: %s", d.Name, p.number, strings.Join(seen, ", ")),
-			Why:  "each lost packet costs a timeout or a retry; a network with priority flow control loses none",
-			Fix:  fix}}
+			Seen: fmt.Sprintf("%s port %d has counted packets that were lost, or peers that ended, since it was created: %s",
+				d.Name, p.number, strings.Join(seen, ", ")),
+			Why: "each lost packet costs a timeout or a retry; a congested network with priority flow control loses none",
+			Fix: fix}}
 	})
 }
