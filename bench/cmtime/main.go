@@ -50,8 +50,13 @@ func parse(args []string) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.count < 1 || *port > 0xffff || flags.NArg() > 0 {
-		return o, errors.New("-c must be at least 1, -p at most 65535, and there must be no argument")
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q: give the server's address with -s", flags.Arg(0))
+	case o.count < 1:
+		return o, fmt.Errorf("-c %d: at least one connection is needed", o.count)
+	case *port > 0xffff:
+		return o, fmt.Errorf("-p %d: a port is at most 65535", *port)
 	}
 	if *bind == "" && *server == "" {
 		*bind = "0.0.0.0"

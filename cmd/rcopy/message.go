@@ -64,7 +64,8 @@ func readReply(r io.Reader, c command) error {
 	case err != nil:
 		return err
 	case h.command != c|reply || h.length != headerLen:
-		return fmt.Errorf("invalid reply %#x of length %d", h.command, h.length)
+		return fmt.Errorf("a reply of kind %#x and %d bytes, not %#x and %d: the server is not rcopy", h.command, h.length,
+			c|reply, headerLen)
 	case h.data != 0:
 		return fmt.Errorf("the server reports: %w", syscall.Errno(h.data))
 	}

@@ -114,7 +114,7 @@ func (s *session) open(h header) error {
 	case s.file != nil:
 		return fmt.Errorf("a file is open already: %w", syscall.EBUSY)
 	case n == 0 || n > maxPath:
-		return fmt.Errorf("a path of %d bytes: %w", n, syscall.ENAMETOOLONG)
+		return fmt.Errorf("a path of %d bytes, not of 1 to %d: %w", n, maxPath, syscall.ENAMETOOLONG)
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(s.conn, b); err != nil {
@@ -137,7 +137,7 @@ func (s *session) write(h header) error {
 	case s.file == nil:
 		return fmt.Errorf("no file is open: %w", syscall.EINVAL)
 	case h.length != headerLen+sizeLen:
-		return fmt.Errorf("a message of %d bytes: %w", h.length, syscall.EINVAL)
+		return fmt.Errorf("a message of %d bytes, not %d: %w", h.length, headerLen+sizeLen, syscall.EINVAL)
 	}
 	var b [sizeLen]byte
 	if _, err := io.ReadFull(s.conn, b[:]); err != nil {
@@ -145,7 +145,7 @@ func (s *session) write(h header) error {
 	}
 	size := binary.NativeEndian.Uint64(b[:])
 	if size > math.MaxInt64 {
-		return fmt.Errorf("a file of %d bytes: %w", size, syscall.EFBIG)
+		return fmt.Errorf("a file of %d bytes, more than %d: %w", size, uint64(math.MaxInt64), syscall.EFBIG)
 	}
 	fmt.Fprintf(s.out, "...%d bytes...", size)
 	_, err := io.CopyN(s.file, s.conn, int64(size))

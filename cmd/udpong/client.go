@@ -152,7 +152,8 @@ func (c *client) receive(n int, timeout time.Duration) (bool, error) {
 		case got != n:
 			return false, fmt.Errorf("the reply has %d bytes, not %d", got, n)
 		case c.reply.op() == opEcho && !bytes.Equal(c.reply[headerLen:n], c.msg[headerLen:n]):
-			return false, errors.New("the server echoes other bytes")
+			return false, fmt.Errorf("the echo of %d bytes differs from what was sent: it was changed on the way, or at the "+
+				"server", n)
 		}
 		return true, nil
 	}

@@ -59,7 +59,7 @@ func parseOptions(args []string, w io.Writer) (*options, error) {
 	given := false
 	f.Visit(func(g *flag.Flag) { given = given || g.Name == "i" || g.Name == "ib-port" })
 	if given && (o.port < 1 || o.port > 255) {
-		return nil, fmt.Errorf("port %d is out of range: port numbers start at 1", o.port)
+		return nil, fmt.Errorf("port %d is out of range: use 1 to 255", o.port)
 	}
 	return &o, nil
 }

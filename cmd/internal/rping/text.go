@@ -50,8 +50,8 @@ func compare(got, want []byte) error {
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			return fmt.Errorf("data mismatch! byte %d of %d is %#02x, not %#02x: the data was corrupted in transit", i,
-				len(want), got[i], want[i])
+			return fmt.Errorf("data mismatch! byte %d of %d is %#02x, not %#02x: the data was changed on the way or at an end",
+				i, len(want), got[i], want[i])
 		}
 	}
 	return nil
