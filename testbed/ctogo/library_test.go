@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/bed"
 )
 
-// TestLibraries compares the lists with the libraries of the guests. A library may
-// be older than its list and lack the newest version nodes.
+// TestLibraries compares the lists with the libraries of the guests and their headers. A
+// library may be older than its list and lack the newest version nodes.
 func TestLibraries(t *testing.T) {
 	b, err := bed.Ensure(t.Context(), nil, bed.Root)
 	if err != nil {
@@ -25,6 +25,7 @@ func TestLibraries(t *testing.T) {
 	}
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
+			l.testHeaders(t, filepath.Join(tree, "usr/include", l.dir), true)
 			exported := l.exported(t, filepath.Join(tree, l.file))
 			nodes := map[string]bool{}
 			for _, node := range exported {
