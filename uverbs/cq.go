@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/driver"
@@ -49,15 +50,16 @@ type CQ struct {
 	channel *CompChannel // nil with NoEvents; then token and closing are nil too
 
 	queueLock
-	usable  atomic.Bool // impl is set: callers that find the queue by its id may use it
-	dead    atomic.Bool
-	failure atomic.Pointer[error] // see fail
-	token   chan struct{}         // contains a token if a waiter should look at the queue
-	closing chan struct{}
-	waiters atomic.Int32
-	armed   atomic.Uint32
-	events  atomic.Uint32         // number of events that have been read
-	endErr  atomic.Pointer[error] // what waits return: see EndWaits
+	finishing sync.Mutex  // see QP.finishSends
+	usable    atomic.Bool // impl is set: callers that find the queue by its id may use it
+	dead      atomic.Bool
+	failure   atomic.Pointer[error] // see fail
+	token     chan struct{}         // contains a token if a waiter should look at the queue
+	closing   chan struct{}
+	waiters   atomic.Int32
+	armed     atomic.Uint32
+	events    atomic.Uint32         // number of events that have been read
+	endErr    atomic.Pointer[error] // what waits return: see EndWaits
 }
 
 // CreateCQ creates a completion queue: ibv_create_cq(3). It returns [ErrInvalid] if the

@@ -25,37 +25,12 @@ func (q *CQ) overrunError() error {
 // maxOutstanding returns how many requests can be outstanding whose completions go to q, if
 // every send is signaled.
 func (c *Context) maxOutstanding(q *CQ) (sends, recvs int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	shared := make(map[*SRQ]bool)
-	for v := range c.ids.all {
-		switch o := v.(type) {
-		case *QP:
-			if !c.objects.has(&o.object) {
-				continue // it is being created
-			}
-			if o.cfg.SendCQ == q {
-				sends += o.cap.MaxSendWR
-			}
-			switch {
-			case o.cfg.RecvCQ != q:
-			case o.cfg.SRQ != nil:
-				shared[o.cfg.SRQ] = true
-			default:
-				recvs += o.cap.MaxRecvWR
-			}
-		case *SRQ:
-			if o.cq == q {
-				shared[o] = true
-			}
-		case *WQ:
-			if o.cq == q && c.objects.has(&o.object) {
-				recvs += o.maxWR
-			}
-		}
+	u := c.use(q)
+	for _, o := range u.senders {
+		sends += o.cap.MaxSendWR
 	}
-	for s := range shared {
-		recvs += s.MaxWR()
+	for _, o := range u.receivers {
+		recvs += o.cap.MaxRecvWR
 	}
-	return sends, recvs
+	return sends, recvs + u.sharedRecvs()
 }

@@ -2,8 +2,10 @@ package uverbs
 
 import (
 	"context"
-	"github.com/goverbs/goverbs/internal/driver"
+	"fmt"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/driver"
 )
 
 // Drain moves the QP to ERR and waits until the device has finished with all requests posted to
@@ -12,7 +14,8 @@ import (
 //
 // Drain removes nothing from the CQs, and no goroutine needs to poll meanwhile. On devices that
 // release requests by completions (see [QP.SendsOutstanding]) it counts the completions that
-// have not been polled, and the CQs must have room for them. It does so with the CQs' locks
+// have not been polled, and the CQs must have room for them: each request that is flushed has a
+// completion, even if it was not signaled. It does so with the CQs' locks
 // held; a CQ with SingleGoroutine must not be polled meanwhile. The completions of the last
 // requests may become pollable slightly later: to get all of them, count them. Drain does not
 // wait for receives of an SRQ: those that the device had fetched for the QP are in use until
@@ -21,8 +24,11 @@ import (
 // In state RESET Drain does not wait, nor if another call moves the QP there meanwhile. Like
 // Close, it waits for an open SendBatch.
 //
-// If a send queue is full and none of its requests is signaled, there is no completion that
-// reports their end, as with posting. Then the wait ends with ctx.
+// On these devices nothing reports that an unsignaled request has succeeded. If it was the last one,
+// Drain posts a request of its own, which is flushed too and which Poll does not return. It does so
+// only if the send queue and the CQ have room, with all requests that can still complete in this
+// CQ. While they have none and the device does not flush the last request, Drain waits for polls, and
+// at the end of ctx its error says so.
 //
 // The errors are [ErrClosed], [ErrDeviceGone], the cause of the end of ctx, with the QP in ERR,
 // and the kernel's error for MODIFY_QP.
@@ -33,7 +39,7 @@ func (q *QP) Drain(ctx context.Context) error {
 	if err := q.Modify(QPAttr{State: StateErr}, MaskState); err != nil {
 		return err
 	}
-	q.finishSends()
+	why := q.finishSends()
 	timer := time.NewTimer(firstPause)
 	defer timer.Stop()
 	for pause := firstPause; q.State() == StateErr && q.working(); pause = min(2*pause, longestPause) {
@@ -43,8 +49,11 @@ func (q *QP) Drain(ctx context.Context) error {
 			if q.ctx.deviceGone.Load() {
 				return ErrDeviceGone
 			}
+			if why != "" {
+				why = q.finishSends()
+			}
 		case <-ctx.Done():
-			return &Error{Op: "drain", Object: q.String(), Err: context.Cause(ctx)}
+			return &Error{Op: "drain", Object: q.String(), Err: context.Cause(ctx), Detail: why}
 		}
 	}
 	return q.alive()
@@ -56,19 +65,35 @@ const (
 	longestPause = time.Millisecond
 )
 
-// finishSends makes the provider complete requests that would otherwise never be released.
-func (q *QP) finishSends() {
+// finishSends makes the provider complete requests that would otherwise never be released. If it
+// cannot, finishSends returns the reason.
+func (q *QP) finishSends() (why string) {
 	f, ok := q.impl.(driver.Finisher)
-	if !ok {
-		return
+	if !ok || !q.inErr(f.Unfinished) {
+		return ""
 	}
+	cq := q.cfg.SendCQ
+	cq.finishing.Lock() // so that no other QP uses the same entry
+	defer cq.finishing.Unlock()
+	if n := cq.expected(q); n >= cq.Entries() {
+		return fmt.Sprintf("the last send is not signaled, and the CQ has no room for another request that reports its end: "+
+			"it holds %d completions, and %d requests can still complete in it: poll it, or create it with more Entries",
+			cq.Entries(), n)
+	}
+	if q.inErr(func() bool { return f.Unfinished() && !f.FinishSends() }) {
+		return "the send queue is full and its last request is not signaled, so that nothing reports its end: " +
+			"signal the last request, or one in each half of the queue"
+	}
+	return ""
+}
+
+// inErr calls f, unless the QP has left state ERR, and returns its result. Nothing is posted meanwhile.
+func (q *QP) inErr(f func() bool) bool {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	q.lockBoth()
 	defer q.unlockBoth()
-	if q.state == StateErr && q.sendGate.Load() != gateClosed {
-		f.FinishSends()
-	}
+	return q.state == StateErr && q.sendGate.Load() != gateClosed && f()
 }
 
 // working reports whether the device has requests that it has not completed. It reads the

@@ -38,6 +38,7 @@ import (
 //  2. Context.creating.mu
 //  3. object.mu of a child, then those of its parents; that of a QP before those
 //     of its type 2 windows
+//     and then CQ.finishing
 //  4. QP.stateMu, WQ.stateMu
 //  5. QP.sq, QP.rq, and the queueLock of an SRQ or a WQ
 //  6. MW.bindMu, then QP.sq

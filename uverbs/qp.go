@@ -146,13 +146,19 @@ func (q *QP) SendsOutstanding() (n int) {
 	if !q.single {
 		q.sq.Lock()
 	}
-	if q.sendGate.Load() != gateClosed {
-		n = q.impl.SendsOutstanding()
-	}
+	n = q.sendsOutstanding()
 	if !q.single {
 		q.sq.Unlock()
 	}
 	return n
+}
+
+// sendsOutstanding is SendsOutstanding for a caller that holds the lock, as is recvsOutstanding.
+func (q *QP) sendsOutstanding() int {
+	if q.sendGate.Load() == gateClosed {
+		return 0
+	}
+	return q.impl.SendsOutstanding()
 }
 
 // RecvsOutstanding returns how many requests occupy the receive queue, like
@@ -161,13 +167,18 @@ func (q *QP) RecvsOutstanding() (n int) {
 	if !q.single {
 		q.rq.Lock()
 	}
-	if g := q.recvGate.Load(); g != gateClosed && g != gateSRQ && g != gateNone {
-		n = q.impl.RecvsOutstanding()
-	}
+	n = q.recvsOutstanding()
 	if !q.single {
 		q.rq.Unlock()
 	}
 	return n
+}
+
+func (q *QP) recvsOutstanding() int {
+	if g := q.recvGate.Load(); g == gateClosed || g == gateSRQ || g == gateNone {
+		return 0
+	}
+	return q.impl.RecvsOutstanding()
 }
 
 func (q *QP) deviceGone() {

@@ -23,7 +23,7 @@ var fileLayers = map[string][]fileLayer{
 			"td pd domain registration alloc mr mrexplain rereg nullmr dmabuf dm advise mw grh ah wr"},
 		{"completions", "cq channel racedetector_unsafe wait resize moderate"},
 		{"receive queues that are objects: SRQs and WQs", "xrcd srq rawpacket wq wqmodify rwqtable"},
-		{"QPs", "qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe drain " +
+		{"QPs", "qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe cquse drain " +
 			"dataorder flow"},
 		{"events, connecting, sharing, objects of providers", "event cqoverrun endpoint handshake import extension"},
 	},

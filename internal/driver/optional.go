@@ -35,10 +35,15 @@ type RawPoster interface {
 
 // A Finisher is a [QP] whose sends may finish without a completion.
 type Finisher interface {
-	// FinishSends is called once for a QP in ERR, while nothing is posted to it. The
+	// Unfinished reports whether the last request of the send queue may have finished
+	// without a completion, so that it is never released.
+	Unfinished() bool
+	// FinishSends is called for such a QP in ERR, while nothing is posted to it. The
 	// provider must release the last request of the send queue like any other. This
-	// must not produce a completion in Poll, but it may wake a waiter.
-	FinishSends()
+	// must not produce a completion in Poll, but it may wake a waiter. It may occupy
+	// one entry of the CQ, for which the caller has checked that there is room.
+	// FinishSends reports whether it could do so: a full send queue may have no room.
+	FinishSends() bool
 }
 
 // A Stateful is a [QP] that is notified of state changes.

@@ -279,7 +279,9 @@ func TestDCTCommands(t *testing.T) {
 		if indexed != (c.targets.find(0) == &d.target) || indexed != (c.targets.find(0x55) == nil) {
 			t.Errorf("indexed %v: completions do not find the DCT", indexed)
 		}
-		d.FinishSends()
+		if d.Unfinished() {
+			t.Error("a DCT has sends")
+		}
 		check(t, d.Reset())
 		check(t, d.Retire(false))
 		check(t, d.Retire(false))

@@ -31,12 +31,20 @@ func (q *cq) Unpolled(of any) (sends, recvs int) {
 	return sends, recvs
 }
 
-// FinishSends implements driver.Finisher. The device reports nothing about an unsignaled
-// request that succeeded, so FinishSends posts a signaled NOP after it.
-func (q *qp) FinishSends() {
+// Unfinished implements driver.Finisher. The device reports nothing about an unsignaled request
+// that succeeded.
+func (q *qp) Unfinished() bool {
 	s := &q.sq
-	if s.outstanding() == 0 || be(s.blocks[s.last&s.mask][1])>>32&ceSignaled != 0 || s.overflow() {
-		return
+	unfinished := s.outstanding() > 0 && be(s.blocks[s.last&s.mask][1])>>32&ceSignaled == 0
+	runtime.KeepAlive(q)
+	return unfinished
+}
+
+// FinishSends implements driver.Finisher: it posts a signaled NOP.
+func (q *qp) FinishSends() bool {
+	s := &q.sq
+	if s.overflow() {
+		return false
 	}
 	i := s.cur & s.mask
 	b := &s.blocks[i]
@@ -49,4 +57,5 @@ func (q *qp) FinishSends() {
 	s.setLimit()
 	s.postSendDB(0)
 	runtime.KeepAlive(q)
+	return true
 }

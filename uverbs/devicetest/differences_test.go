@@ -67,6 +67,8 @@ var broken = map[string][]verbstest.Rule{
 	"DCErrors":           {verbstest.QKey, verbstest.LocalKey, verbstest.RemoteAccess},
 	"Drain":              {verbstest.ReceiveLate, verbstest.Unsignaled}, // requests remain until the QP fails
 	"DrainShared":        {verbstest.ReceiveLate, verbstest.Unsignaled},
+	"DrainFullCQ":        {verbstest.ReceiveLate, verbstest.Unsignaled},
+	"DrainSmallCQ":       {verbstest.CQCapacity, verbstest.Unsignaled},
 	"Events":             {verbstest.LocalKey, verbstest.CQOverrun, verbstest.CQCapacity, verbstest.RemoteAccess},
 	"MWErrors":           {verbstest.BadRequest},   // binds fail
 	"MWLimits":           {verbstest.RemoteAccess}, // windows limit an access

@@ -272,3 +272,79 @@ func (l *loop) drained(t *testing.T) error {
 		}
 	}
 }
+
+// TestDeviceDrainFullCQ drains QPs that share a CQ, without polls in between. The CQ has exactly one entry
+// for each request, so that a request that Drain posts would not fit.
+func TestDeviceDrainFullCQ(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dev := openDevice(t)
+	pd := must(dev.AllocPD())(t)
+	const qps = 3
+	cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 15}))(t)
+	recvs := must(dev.CreateCQ(uverbs.CQConfig{Entries: qps}))(t)
+	each, more := cq.Entries()/qps, cq.Entries()%qps
+	var all [qps]*uverbs.QP
+	for i := range all {
+		n := each
+		if i == 0 {
+			n += more
+		}
+		all[i] = must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, RecvCQ: recvs, MaxSendWR: n + 1,
+			MaxRecvWR: 1}))(t)
+		check(t, all[i].Connect(must(all[i].Endpoint())(t)))
+		for j := range n { // they wait for a receive
+			post(t, all[i], uverbs.SendWR{WRID: uint64(j), Opcode: uverbs.OpSend})
+		}
+	}
+	for _, qp := range all {
+		check(t, qp.Drain(ctx))
+	}
+	for _, wc := range allOf(t, ctx, cq, uint64(cq.Entries())) {
+		if wc.Status != uverbs.WCWRFlushErr {
+			t.Errorf("completion %+v", wc)
+		}
+	}
+}
+
+// TestDeviceDrainSmallCQ checks that if sends have succeeded without a completion, and the CQ has fewer
+// entries than these sends, Drain posts nothing and reports the CQ. Devices that release sends without
+// completions need no more requests.
+func TestDeviceDrainSmallCQ(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	l := &loop{ctx: ctx, dev: openDevice(t)}
+	l.pd = must(l.dev.AllocPD())(t)
+	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 3}))(t)
+	l.a = l.newEnd(t, func(c *uverbs.QPConfig) { c.SendCQ, c.RecvCQ = small, c.SendCQ })
+	l.b = l.newEnd(t, nil)
+	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	check(t, l.a.qp.Connect(eb))
+	check(t, l.b.qp.Connect(ea))
+	n := small.Entries() + 1
+	for range n {
+		receive(t, l.b.qp, uverbs.RecvWR{})
+	}
+	receive(t, l.a.qp, uverbs.RecvWR{})
+	for range n {
+		post(t, l.a.qp, uverbs.SendWR{Opcode: uverbs.OpSend})
+		l.success(t, l.b, 0, uverbs.WCRecv)
+	}
+	post(t, l.b.qp, uverbs.SendWR{Opcode: uverbs.OpSend}) // it follows the acknowledgements
+	l.success(t, l.a, 0, uverbs.WCRecv)
+	released := l.a.qp.SendsOutstanding() == 0
+	short, stop := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer stop()
+	if released {
+		short = ctx
+	}
+	err := l.a.qp.Drain(short)
+	want := fmt.Sprintf("holds %d completions, and %d requests can still complete in it", small.Entries(), n)
+	if !released && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want)) || released &&
+		err != nil {
+		t.Errorf("Drain: %v, want the end of ctx and %q", err, want)
+	}
+	if k := must(small.Poll(make([]uverbs.WC, 1)))(t); k != 0 {
+		t.Errorf("%d completions", k)
+	}
+}
