@@ -150,3 +150,6 @@ func machineAddrs() ([]netip.Addr, error) {
 	}
 	return ips, nil
 }
+
+// hostAddr returns the address of a host, by whichever family and interface it was reached.
+func hostAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

@@ -57,15 +57,20 @@ func chaosEpoch(t *testing.T, all *chaosCounts) {
 	anchor := newSyncID(t, PSTCP) // keeps the pump running
 	remove := rand.IntN(2) == 0
 	for round := range 4 {
-		l, err := Listen("192.0.2.1:0", &Options{Backlog: 1 + rand.IntN(8), QP: small, MaxHandshakes: 1 + rand.IntN(4),
-			HandshakeTimeout: time.Duration(1+rand.IntN(20)) * time.Millisecond, Setup: c.setUp})
+		o := &Options{Backlog: 1 + rand.IntN(8), QP: small, MaxHandshakes: 1 + rand.IntN(4), Setup: c.setUp,
+			HandshakeTimeout: time.Duration(1+rand.IntN(20)) * time.Millisecond, MaxConns: 4 + rand.IntN(20),
+			ManualAccept: rand.IntN(3) == 0}
+		l, err := Listen("192.0.2.1:0", o)
 		check(t, err)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() { c.dialer(l) })
-			wg.Go(func() { c.acceptor(l) })
+			if o.ManualAccept {
+				wg.Go(func() { c.requester(l) })
+			} else {
+				wg.Go(func() { c.acceptor(l) })
+			}
 		}
-		wg.Go(func() { c.requester(l) })
 		switch {
 		case remove && round == 3:
 			wg.Go(func() { c.removal() })

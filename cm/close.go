@@ -32,8 +32,11 @@ func (id *ID) Close() error {
 	err = id.wrap("close", name, err, "")
 	id.ticket.Done()
 	id.node.release()
-	dev, s := id.dev, id.syncID()
+	dev, s, then := id.dev, id.syncID(), id.closed
 	id.mu.Unlock()
+	if then != nil {
+		then()
+	}
 
 	if s != nil {
 		err = errors.Join(err, s.closeSync())

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/quota"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -64,13 +65,31 @@ type Options struct {
 	ReuseAddr bool
 	// V6Only makes a listener on [::] accept IPv6 connections only.
 	V6Only bool
-	// Backlog is how many requests may wait for Accept. 0 and larger numbers stand for
-	// the kernel's maximum, 1024.
+	// Backlog is how many requests of a listener may wait for a handshake, or for
+	// [Listener.Request]. While as many connections wait for [Listener.Accept], no
+	// handshake begins. If zero, it is 4096. A request costs some kilobytes of the
+	// kernel's memory.
+	//
+	// Besides, the kernel keeps up to 1024 requests that the library has not read yet
+	// (the sysctl net.rdma_ucm.max_backlog). It drops others, and their clients' kernels
+	// repeat them after 4 seconds.
 	Backlog int
 	// MaxHandshakes is how many connections of a listener may be between request and
 	// Accept at a time: see [Listener.Accept]. Each has a QP and a goroutine. If
 	// zero, it is 256.
 	MaxHandshakes int
+	// MaxConns is how many connections of a listener may exist, from request to Close.
+	// Clients beyond it receive [ErrServerLimit]. If zero, it is 16384: adapters have
+	// 131,072 queue pairs and more, which other programs need too. A negative number
+	// stands for no limit.
+	MaxConns int
+	// MaxConnsPerPeer is MaxConns for one IP address or, with ListenIB, for one GID. If
+	// zero, it is half of MaxConns, so that no single host can lock out others. A
+	// negative number stands for no limit.
+	MaxConnsPerPeer int
+	// ManualAccept leaves all requests of a listener to [Listener.Request]. No handshakes
+	// run in the background, and [Listener.Accept] returns an error.
+	ManualAccept bool
 	// HandshakeTimeout limits how long a listener waits for a peer to confirm the
 	// connection after its request was accepted. If zero, it is ten seconds.
 	HandshakeTimeout time.Duration
@@ -93,6 +112,21 @@ type Options struct {
 	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as
 	// are the objects that they have passed to [Conn.Own].
 	Setup func(c *Conn) error
+}
+
+// defaultConns is the default of Options.MaxConns.
+const defaultConns = 16384
+
+// connLimit returns the limits on the connections of a listener.
+func (o *Options) connLimit() *quota.Limit {
+	all, each := o.MaxConns, o.MaxConnsPerPeer
+	if all == 0 {
+		all = defaultConns
+	}
+	if each == 0 {
+		each = (all + 1) / 2
+	}
+	return quota.New(int64(all), int64(each))
 }
 
 // defaultWR is the size of queues if Options do not set it.

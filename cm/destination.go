@@ -22,16 +22,16 @@ func (id *ID) syncID() *SyncID {
 // forward passes an event to the destination of the id's events.
 func (id *ID) forward(r *record) {
 	id.dest.Lock()
-	refused := id.deliver(r)
+	refused, why := id.deliver(r)
 	id.dest.Unlock()
 	if refused {
-		r.discard()
+		r.discard(why)
 	}
 }
 
 // deliver adds an event to the destination of the id's events, or reports that the
-// request must be rejected. The caller holds id.dest.
-func (id *ID) deliver(r *record) (refused bool) {
+// request must be rejected, and why. The caller holds id.dest.
+func (id *ID) deliver(r *record) (refused bool, why error) {
 	switch {
 	case id.dest.moving:
 		id.dest.deferred = append(id.dest.deferred, r)
@@ -40,7 +40,7 @@ func (id *ID) deliver(r *record) (refused bool) {
 	default:
 		id.dest.channel.push(r)
 	}
-	return false
+	return false, nil
 }
 
 // claim reports whether the reader of ch must process an event. Otherwise it passes

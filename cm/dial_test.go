@@ -253,7 +253,7 @@ func TestSetupLeavesNothing(t *testing.T) {
 		return len(slices.DeleteFunc(r.loop().k.Live(),
 			func(s string) bool { return !slices.Contains([]string{what}, s[:2]) }))
 	}
-	hold := good(Listen("192.0.2.1:0", nil))(t) // keeps the device open
+	hold := closing(t, good(Listen("192.0.2.1:0", manual))(t)) // keeps the device open
 	first := good(hold.id.dev.ctx.AllocPD())(t)
 	is(t, "dial", second(Dial(ctx, "192.0.2.1:5", o)), ErrRejected)
 	if n := objects("MR") + objects("CQ"); n != 0 {
@@ -279,8 +279,9 @@ func TestSetupLeavesNothing(t *testing.T) {
 		t.Errorf("a failed Accept leaves %d: %q", n, r.loop().k.Live())
 	}
 	mrs = nil
-	serve(t, hold)
-	c := good(Dial(ctx, hold.Addr().String(), o))(t)
+	l := good(Listen("192.0.2.1:0", nil))(t)
+	serve(t, l)
+	c := good(Dial(ctx, l.Addr().String(), o))(t)
 	check(t, c.Shutdown(ctx))
 	if n := objects("MR"); n != 3 {
 		t.Errorf("%d MRs after Shutdown, want the program's 3: %q", n, r.loop().k.Live())

@@ -67,6 +67,9 @@ type Event struct {
 
 	subject subject
 	err     error // set if the library, not the kernel, made the event an error
+	// withdrawn is set if the peer has ended the handshake before this side could
+	// confirm it. The kernel's event of that follows.
+	withdrawn bool
 }
 
 // A subject is what an event is about. Its name is formatted only for errors: most events are not errors.

@@ -109,7 +109,7 @@ func sendBack(c *cm.Conn) error {
 // set it in Options.PrivateData.
 func ExampleListener_Request() {
 	ctx := context.Background()
-	l, err := cm.Listen(":7471", nil)
+	l, err := cm.Listen(":7471", &cm.Options{ManualAccept: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -57,8 +57,9 @@ func failClosed(t *testing.T, all failures) {
 	check(t, s.Close())
 	gone := good(NewEventChannel())(t)
 	check(t, gone.Close())
-	l := good(Listen("192.0.2.1:0", nil))(t)
+	l, m := good(Listen("192.0.2.1:0", nil))(t), good(Listen("192.0.2.1:0", manual))(t)
 	check(t, l.Close())
+	check(t, m.Close())
 	g := good(JoinMulticast(ctx, group.String(), &Options{LocalAddr: at(here, 0)}))(t)
 	check(t, g.Close())
 	all.add(uverbs.ErrClosed, map[string]error{
@@ -76,7 +77,7 @@ func failClosed(t *testing.T, all failures) {
 	all.add(ErrListenerClosed, map[string]error{
 		"SyncID.GetRequest": second(s.GetRequest(ctx)),
 		"Listener.Accept":   second(l.Accept(ctx)),
-		"Listener.Request":  second(l.Request(ctx)),
+		"Listener.Request":  second(m.Request(ctx)),
 	})
 }
 
@@ -98,7 +99,7 @@ func failClosedGroup(all failures, g *Group) {
 // failClosedConn calls methods of a closed Conn.
 func failClosedConn(t *testing.T, all failures) {
 	ctx, b := limit(t), make([]byte, 8)
-	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", manual))(t))
 	req, dialed := dialRequest(t, l)
 	closing(t, good(req.Accept(ctx, nil))(t))
 	c := good(dialed())(t)
@@ -272,7 +273,7 @@ func dialRequest(t *testing.T, l *Listener) (*Request, func() (*Conn, error)) {
 func failPeer(t *testing.T, all failures) {
 	newRig(t)
 	ctx := limit(t)
-	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", manual))(t))
 	data := make([]byte, 256)
 	first, dialed := dialRequest(t, l)
 	all.add(ErrPrivateData, map[string]error{"Request.Accept": second(first.Accept(ctx, &Options{PrivateData: data}))})
@@ -324,7 +325,7 @@ func failKernel(t *testing.T, all failures) {
 	g := closing(t, good(JoinMulticast(ctx, group.String(), &Options{LocalAddr: at(here, 0)}))(t))
 	all.kernel("Group.Close", refused(g.Close))
 
-	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", manual))(t))
 	first, dialed := dialRequest(t, l)
 	check(t, first.ID().CreateQP(nil, small))
 	all.kernel("Request.Close", refused(first.Close))

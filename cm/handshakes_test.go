@@ -3,15 +3,21 @@ package cm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"slices"
+	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
+
+// manual are the options of a listener whose requests the test reads.
+var manual = &Options{ManualAccept: true}
 
 // halfOpen sends a request to a listener and never confirms the connection.
 func halfOpen(t testing.TB, l *Listener) *SyncID {
@@ -30,12 +36,24 @@ func waitHandshakes(t testing.TB, l *Listener, n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		waiting := 0
-		for _, h := range l.active {
-			if !h.waitingSince.IsZero() {
-				waiting++
+		for _, p := range l.peers {
+			for _, h := range p.active {
+				if !h.waitingSince.IsZero() {
+					waiting++
+				}
 			}
 		}
 		return waiting == n
+	})
+}
+
+// waitState waits until so many requests wait for a handshake, and so many connections for Accept.
+func waitState(t testing.TB, l *Listener, requests, ready int) {
+	t.Helper()
+	until(t, "requests and connections wait", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.waiting == requests && l.ready == ready
 	})
 }
 
@@ -77,10 +95,12 @@ func TestAcceptBesideHalfOpen(t *testing.T) {
 }
 
 // TestHandshakesCanceled checks that handshakes that have waited long enough are canceled if all slots are in use, but
-// no more than needed.
+// no more than needed, and that their peers read that the server is busy.
 func TestHandshakesCanceled(t *testing.T) {
 	r := newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 4}))(t))
+	shorten(t, &crowdTime, 200*time.Millisecond)
+	o := &Options{MaxHandshakes: 4, HandshakeTimeout: time.Minute}
+	l := closing(t, good(Listen("192.0.2.1:0", o))(t))
 	got := make(chan dialResult, 1)
 	began := time.Now()
 	go func() {
@@ -95,32 +115,45 @@ func TestHandshakesCanceled(t *testing.T) {
 	done := dialing(t, l)
 	dialed(t, done)
 	dialed(t, got)
-	if d := time.Since(began); d < minPeerTime {
-		t.Errorf("the first was given up after %v, want %v at least", d, minPeerTime)
+	if d := time.Since(began); d < crowdTime {
+		t.Errorf("the first was given up after %v, want %v at least", d, crowdTime)
 	}
-	states := map[string]int{}
+	canceled := 0
 	for _, a := range all {
-		states[r.State(a.kernelID)]++
+		if r.State(a.kernelID) != "over" {
+			continue
+		}
+		canceled++
+		for _, typ := range []EventType{EventConnectResponse, EventRejected} {
+			e := a.process(good(a.nextFit(limit(t), oneOf(typ)))(t))
+			if typ == EventRejected {
+				is(t, "a peer that has not confirmed", e.Err(), ErrRejected, ErrServerBusy)
+			}
+		}
 	}
-	if states["over"] != 1 || states["answered"] != 3 {
-		t.Errorf("%v, want one that is refused", states)
+	if canceled == 0 || canceled == 4 {
+		t.Errorf("%d handshakes were canceled for one request", canceled)
 	}
 }
 
 // TestNewestRequestFirst checks that the newest request is served first if many wait.
 func TestNewestRequestFirst(t *testing.T) {
 	newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 2}))(t))
-	for range 4 {
+	shorten(t, &crowdTime, 100*time.Millisecond)
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 2, HandshakeTimeout: time.Minute}))(t))
+	for range 2 {
 		halfOpen(t, l)
 	}
-	done := dialing(t, l)
-	until(t, "all have asked", func() bool { n, _, _ := l.ID().requestState(); return n == 5 })
-	began := time.Now()
+	waitHandshakes(t, l, 2)
+	for range 40 {
+		halfOpen(t, l)
+	}
+	dialed(t, dialing(t, l))
 	closing(t, good(l.Accept(limit(t)))(t))
-	dialed(t, done)
-	if d := time.Since(began); d >= minPeerTime {
-		t.Errorf("the client has waited for %v", d)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting < 36 {
+		t.Errorf("only %d requests still wait: the newest of 41 was not served first", l.waiting)
 	}
 }
 
@@ -171,10 +204,12 @@ func TestAcceptAfterTheEnd(t *testing.T) {
 			ctx := limit(t)
 			l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
 			done := make(chan error, 2)
+			m := closing(t, good(Listen("192.0.2.2:0", manual))(t))
 			go func() { done <- second(l.Accept(ctx)) }()
-			go func() { done <- second(l.Request(ctx)) }()
+			go func() { done <- second(m.Request(ctx)) }()
 			check(t, c.end(r, l))
-			for _, err := range []error{<-done, <-done, second(l.Accept(ctx)), second(l.Request(ctx)),
+			check(t, c.end(r, m))
+			for _, err := range []error{<-done, <-done, second(l.Accept(ctx)), second(m.Request(ctx)),
 				second(l.ID().GetRequest(ctx))} {
 				is(t, "after the end", err, ErrListenerClosed, net.ErrClosed, c.want)
 			}
@@ -282,33 +317,324 @@ func TestAcceptReportsWhatRemains(t *testing.T) {
 	is(t, "Accept", second(l.Accept(limit(t))), broken, errSlowPeer)
 }
 
-// TestCancelOldest checks that the handshake that has waited longest is canceled, even if another one started first.
+// TestCancelOldest checks which handshakes are canceled: those that have waited longest at the address with the most,
+// even if others started first, and none while peers of that address confirm.
 func TestCancelOldest(t *testing.T) {
-	l := &Listener{handshakes: newHandshakes()}
 	now := time.Now()
-	// The first is still in Setup, and the second was slow in Setup.
-	for _, since := range []time.Time{{}, now, now.Add(-5 * time.Second), now.Add(-4 * time.Second)} {
-		h := &handshake{waitingSince: since}
-		h.ctx, h.cancel = context.WithCancelCause(context.Background())
-		defer h.cancel(nil)
-		l.active = append(l.active, h)
-	}
-	canceled := func() (all []bool) {
-		for _, h := range l.active {
-			all = append(all, h.canceled)
+	ages := func(ages ...time.Duration) *peerRequests {
+		p := &peerRequests{}
+		for _, age := range ages {
+			h := &handshake{cancel: func(error) {}}
+			if age > 0 { // else it is still in Setup
+				h.waitingSince = now.Add(-age)
+			}
+			p.active = append(p.active, h)
 		}
-		return all
+		return p
 	}
-	for n, want := range [][]bool{{false, false, false, false}, {false, false, true, false}, {false, false, true, true},
-		{false, false, true, true}} {
-		timer := l.cancelOldest(n)
-		if got := canceled(); !slices.Equal(got, want) {
-			t.Errorf("for %d requests: canceled %v, want %v", n, got, want)
+	const s = time.Second
+	confirming := ages(16*s, 16*s, 16*s)
+	confirming.confirmed = now.Add(-s)
+	for _, c := range []struct {
+		what     string
+		a, b     *peerRequests
+		requests int
+		canceled [2]string // C for a canceled handshake
+		next     time.Duration
+	}{
+		{"no request", ages(19*s, 18*s), ages(17 * s), 0, [2]string{"--", "-"}, 0},
+		{"one request", ages(0, s, 12*s, 13*s), ages(18*s, 18*s), 1, [2]string{"---C", "--"}, 0},
+		{"more than have waited", ages(0, s, 12*s, 13*s), ages(18 * s), 5, [2]string{"--CC", "C"}, 9 * s},
+		{"none that waits", ages(0, 0), ages(0), 2, [2]string{"--", "-"}, 10 * s},
+		{"peers that confirm", confirming, ages(18*s, 18*s), 9, [2]string{"---", "--"}, 9 * s},
+	} {
+		l := &Listener{}
+		l.init(nil)
+		l.peers[here], l.peers[silent.Addr()], l.waiting = c.a, c.b, c.requests
+		next := l.cancelOldest(now)
+		var got [2]string
+		for k, p := range []*peerRequests{c.a, c.b} {
+			for _, h := range p.active {
+				got[k] += map[bool]string{true: "C", false: "-"}[h.canceled]
+			}
 		}
-		if n == 3 && timer == nil {
-			t.Error("no timer for the next one")
+		if got != c.canceled || next != c.next {
+			t.Errorf("%s: %q and %v, want %q and %v", c.what, got, next, c.canceled, c.next)
 		}
 	}
+}
+
+// TestNextPeer checks whose request is served next, if any.
+func TestNextPeer(t *testing.T) {
+	peer := func(active int, arrivals ...uint64) *peerRequests {
+		p := &peerRequests{active: make([]*handshake, active)}
+		for _, n := range arrivals {
+			p.waiting = append(p.waiting, &request{arrival: n})
+		}
+		return p
+	}
+	silentPeer := peer(1, 4)
+	silentPeer.silent = true
+	for _, c := range []struct {
+		what   string
+		a, b   *peerRequests
+		ready  int
+		want   string
+		newest bool
+	}{
+		{"no request", peer(1), peer(2), 0, "", false},
+		{"the fewest handshakes", peer(3, 1, 2), peer(1, 3, 4), 0, "b", false},
+		{"the oldest request", peer(2, 5), peer(2, 3), 0, "b", false},
+		{"too many for the free slots", peer(13, 1), peer(2), 0, "", false},
+		{"not too many", peer(9, 1), peer(4), 0, "a", false},
+		{"no slot", peer(8, 1), peer(0, 2), 8, "", false},
+		{"a slot for another address", peer(13, 1), peer(0, 2), 0, "b", false},
+		{"Accept is not called", peer(0, 1), peer(0), 12, "", false},
+		{"peers that did not confirm", silentPeer, peer(1), 0, "a", true},
+		{"a crowd", peer(1, 1, 2, 3, 4, 5, 6, 7, 8, 9), peer(0, 10, 11, 12, 13, 14, 15, 16, 17), 0, "b", true},
+	} {
+		l := &Listener{}
+		l.init(&Options{MaxHandshakes: 16, Backlog: 12})
+		l.peers[here], l.peers[silent.Addr()] = c.a, c.b
+		l.waiting, l.active, l.ready = len(c.a.waiting)+len(c.b.waiting), len(c.a.active)+len(c.b.active), c.ready
+		p, newest := l.nextPeer()
+		got := map[*peerRequests]string{c.a: "a", c.b: "b", nil: ""}[p]
+		if got != c.want || newest != c.newest {
+			t.Errorf("%s: %q, newest %t; want %q, %t", c.what, got, newest, c.want, c.newest)
+		}
+	}
+}
+
+// TestAcceptAfterDial checks that a goroutine can dial its own listener before it accepts, and that messages that
+// arrive before Accept are not lost.
+func TestAcceptAfterDial(t *testing.T) {
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{Setup: func(c *Conn) error { return c.PostRecv(7) }}))(t))
+	a := closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
+	check(t, a.PostSend(1, uverbs.Signaled))
+	good(a.SendComp(limit(t)))(t)
+	b := closing(t, good(l.Accept(limit(t)))(t))
+	if wc := good(b.RecvComp(limit(t)))(t); wc.WRID != 7 {
+		t.Errorf("completion %+v", wc)
+	}
+}
+
+// TestNextClientIsConnected checks that a server that handles one client before it accepts again does not leave the
+// next in Dial.
+func TestNextClientIsConnected(t *testing.T) {
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	first := closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
+	busyWith := closing(t, good(l.Accept(limit(t)))(t))
+	second := closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
+	check(t, first.Close())
+	<-busyWith.Disconnected()
+	next := closing(t, good(l.Accept(limit(t)))(t))
+	if next.PeerAddr() != second.LocalAddr() {
+		t.Errorf("accepted %v, want %v", next.PeerAddr(), second.LocalAddr())
+	}
+}
+
+// TestBacklog checks what a listener does whose program does not accept: as many clients are connected as its backlog,
+// as many requests wait, and others read that the server is busy. When the program accepts, the others are served.
+func TestBacklog(t *testing.T) {
+	newRig(t)
+	const backlog = 3
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{Backlog: backlog}))(t))
+	for range backlog {
+		closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
+	}
+	waitState(t, l, 0, backlog)
+	var waiting []<-chan dialResult
+	for k := range backlog {
+		waiting = append(waiting, dialing(t, l))
+		waitState(t, l, k+1, backlog)
+	}
+	// The oldest of the address is refused: its client may have given up.
+	waiting = append(waiting, dialing(t, l))
+	err := (<-waiting[0]).err
+	is(t, "the first that waited", err, ErrRejected, ErrServerBusy)
+	if !strings.Contains(err.Error(), "3 requests wait") {
+		t.Errorf("%v lacks the limit", err)
+	}
+	waitState(t, l, backlog, backlog)
+	for range 2 * backlog {
+		closing(t, good(l.Accept(limit(t)))(t))
+	}
+	for _, done := range waiting[1:] {
+		dialed(t, done)
+	}
+}
+
+// TestRequestBacklog checks that a client whose request exceeds the backlog of a listener with ManualAccept reads that
+// the server is busy.
+func TestRequestBacklog(t *testing.T) {
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{Backlog: 1, ManualAccept: true}))(t))
+	one, two := dialing(t, l), dialing(t, l)
+	var refused dialResult
+	select {
+	case refused = <-one:
+		one = two
+	case refused = <-two:
+	}
+	is(t, "one of the clients", refused.err, ErrRejected, ErrServerBusy)
+	closing(t, good(good(l.Request(limit(t)))(t).Accept(limit(t), nil))(t))
+	dialed(t, one)
+}
+
+// TestMaxConns checks the limits on connections of a listener and of one address, that their clients read them, and
+// that Close of a connection makes room.
+func TestMaxConns(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		allowed int
+	}{
+		"in all":               {Options{MaxConns: 2, MaxConnsPerPeer: -1}, 2},
+		"of an address":        {Options{MaxConnsPerPeer: 3}, 3},
+		"of an address, half":  {Options{MaxConns: 3}, 2},
+		"of an address, alone": {Options{MaxConns: -1, MaxConnsPerPeer: 1}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newRig(t)
+			l := closing(t, good(Listen("192.0.2.1:0", &c.options))(t))
+			var last *Conn
+			for range c.allowed {
+				closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
+				last = closing(t, good(l.Accept(limit(t)))(t))
+			}
+			_, err := Dial(limit(t), l.Addr().String(), nil)
+			is(t, "one too many", err, ErrRejected, ErrServerLimit)
+			for _, part := range []string{fmt.Sprintf("at most %d", c.allowed), "connections"} {
+				if err != nil && !strings.Contains(err.Error(), part) {
+					t.Errorf("%v lacks %q", err, part)
+				}
+			}
+			check(t, last.Close())
+			closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
+			closing(t, good(l.Accept(limit(t)))(t))
+		})
+	}
+}
+
+// TestMaxConnsOfOthers checks that the limit of one address does not keep others out, and that Request has the limits
+// too.
+func TestMaxConnsOfOthers(t *testing.T) {
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxConnsPerPeer: 1, ManualAccept: true}))(t))
+	from := func(a netip.Addr) <-chan dialResult {
+		done := make(chan dialResult, 1)
+		go func() {
+			c, err := Dial(limit(t), l.Addr().String(), &Options{LocalAddr: at(a, 0)})
+			done <- dialResult{c, err}
+		}()
+		return done
+	}
+	first := from(here)
+	closing(t, good(good(l.Request(limit(t)))(t).Accept(limit(t), nil))(t))
+	dialed(t, first)
+	requests := make(chan *Request, 1)
+	go func() {
+		r, err := l.Request(limit(t))
+		if err != nil {
+			t.Error(err)
+		}
+		requests <- r
+	}()
+	is(t, "one too many", (<-from(here)).err, ErrServerLimit)
+	other := from(netip.MustParseAddr("192.0.2.2"))
+	check(t, (<-requests).Close())
+	is(t, "a request that is closed", (<-other).err, ErrRejected)
+	other = from(netip.MustParseAddr("192.0.2.2"))
+	closing(t, good(good(l.Request(limit(t)))(t).Accept(limit(t), nil))(t))
+	dialed(t, other)
+}
+
+// TestConnsAreCounted checks that nothing is counted any more after connections were closed, abandoned, refused or
+// never accepted.
+func TestConnsAreCounted(t *testing.T) {
+	newRig(t)
+	uncounted := func(l *Listener) {
+		t.Helper()
+		if own, all := l.conns.Used(here); own != 0 || all != 0 {
+			t.Errorf("%d connections are counted, %d of the address, want none", all, own)
+		}
+	}
+	l := good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond, MaxHandshakes: 2}))(t)
+	for range 6 {
+		halfOpen(t, l)
+	}
+	waitState(t, l, 0, 0)
+	waitHandshakes(t, l, 0)
+	check(t, l.Close())
+	uncounted(l)
+	fails := false
+	l = good(Listen("192.0.2.1:0", &Options{Setup: func(*Conn) error {
+		if fails {
+			return ErrServerLimit
+		}
+		return nil
+	}}))(t)
+	unaccepted := good(Dial(limit(t), l.Addr().String(), nil))(t)
+	waitState(t, l, 0, 1)
+	if _, all := l.conns.Used(here); all != 1 {
+		t.Errorf("%d connections are counted, want 1", all)
+	}
+	check(t, good(l.Accept(limit(t)))(t).Close())
+	check(t, unaccepted.Close())
+	fails = true
+	is(t, "Dial", second(Dial(limit(t), l.Addr().String(), nil)), ErrServerLimit)
+	check(t, l.Close())
+	uncounted(l)
+}
+
+// TestRequestOrAccept checks that a listener is used in the way that its options select.
+func TestRequestOrAccept(t *testing.T) {
+	newRig(t)
+	l, m := closing(t, good(Listen("192.0.2.1:0", nil))(t)), closing(t, good(Listen("192.0.2.1:0", manual))(t))
+	is(t, "Request", second(l.Request(limit(t))), uverbs.ErrInvalid)
+	is(t, "Accept", second(m.Accept(limit(t))), uverbs.ErrInvalid)
+	is(t, "a negative backlog", second(Listen("192.0.2.1:0", &Options{Backlog: -1})), uverbs.ErrInvalid)
+	done := dialing(t, m)
+	q := good(m.Request(limit(t)))(t) // no handshake has begun
+	check(t, q.Reject(nil))
+	is(t, "the client", (<-done).err, ErrRejected)
+}
+
+// TestRejectedWhileConfirming checks that a client that is rejected while it confirms the connection reads why.
+func TestRejectedWhileConfirming(t *testing.T) {
+	r := newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond}))(t))
+	r.Hold(uint32(EventConnectResponse), uint32(EventRejected))
+	done := dialing(t, l)
+	until(t, "the handshake ends", func() bool { return r.Received(&r.Machine, "rej") > 0 })
+	r.Release()
+	is(t, "the client", (<-done).err, ErrRejected, ErrServerBusy)
+}
+
+// TestBurst connects as many clients at once as the kernel's backlog and more, from two addresses.
+func TestBurst(t *testing.T) {
+	clients := 2000
+	if race.Enabled { // the kernel in memory becomes the bottleneck
+		clients = 300
+	}
+	newRig(t)
+	l := closing(t, good(Listen("192.0.2.1:0", &Options{QP: small}))(t))
+	serve(t, l)
+	var all sync.WaitGroup
+	for k := range clients {
+		all.Go(func() {
+			o := &Options{QP: small, LocalAddr: at(netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + k%2)}), 0)}
+			c, err := Dial(context.Background(), l.Addr().String(), o)
+			if err == nil {
+				err = c.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestFlood runs one listener with many peers that do not confirm and with clients that do. It checks that there are no
@@ -316,7 +642,9 @@ func TestCancelOldest(t *testing.T) {
 func TestFlood(t *testing.T) {
 	newRig(t)
 	const limited = 8
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: limited}))(t))
+	shorten(t, &crowdTime, 100*time.Millisecond)
+	o := &Options{MaxHandshakes: limited}
+	l := closing(t, good(Listen("192.0.2.1:0", o))(t))
 	var most int
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(limit(t))
@@ -328,7 +656,7 @@ func TestFlood(t *testing.T) {
 				return
 			}
 			l.mu.Lock()
-			most = max(most, len(l.active))
+			most = max(most, l.active+l.ready)
 			l.mu.Unlock()
 			if err := c.Close(); err != nil {
 				t.Error(err)

@@ -73,6 +73,8 @@ type ID struct {
 	// setup has the MRs that are created during the setup of a connection.
 	setup atomic.Pointer[setupMRs]
 
+	closed func() // called when the id has been closed
+
 	life        life
 	fromRequest bool // created for a connection request
 
@@ -164,6 +166,23 @@ func (id *ID) setAttrs(change func()) {
 	id.attrMu.Lock()
 	defer id.attrMu.Unlock()
 	change()
+}
+
+// whenClosed sets the function that is called when the id has been closed.
+func (id *ID) whenClosed(f func()) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.closed = f
+}
+
+// peerHost is [record.peer] for the id of a request.
+func (id *ID) peerHost() netip.Addr {
+	id.attrMu.Lock()
+	defer id.attrMu.Unlock()
+	if id.peer.IsValid() {
+		return hostAddr(id.peer.Addr())
+	}
+	return hostAddr(netip.AddrFrom16(id.peerGID))
 }
 
 // isClosed reports whether Close has closed the id.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
@@ -26,10 +27,8 @@ type Listener struct{ handshakes }
 // addresses instead. Otherwise the errors are those of [GetAddrInfo], [NewID],
 // [ID.Bind] and [ID.Listen].
 func Listen(addr string, o *Options) (*Listener, error) {
-	l := &Listener{handshakes: newHandshakes()}
-	if o != nil {
-		l.options = *o
-	}
+	l := &Listener{}
+	l.init(o)
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, invalid("listen", addr, "want host:port or :port")
@@ -53,10 +52,8 @@ func Listen(addr string, o *Options) (*Listener, error) {
 // ListenIB is [Listen] at an address of the InfiniBand family. Its ServiceID has the number of the port space, PSTCP,
 // shifted left by 16, and the port. The errors are those of [NewID], [ID.BindIB] and [ID.Listen].
 func ListenIB(addr IBAddr, o *Options) (_ *Listener, err error) {
-	l := &Listener{handshakes: newHandshakes()}
-	if o != nil {
-		l.options = *o
-	}
+	l := &Listener{}
+	l.init(o)
 	if l.id, err = NewID(PSTCP); err != nil {
 		return nil, err
 	}
@@ -101,29 +98,49 @@ func (l *Listener) listen(bind func() error) error {
 	if err := bind(); err != nil {
 		return err
 	}
-	return l.id.Listen(l.options.Backlog)
+	if l.options.Backlog < 0 {
+		return invalid(opListen, l.id.name(), "Options.Backlog is "+strconv.Itoa(l.options.Backlog)+": the minimum is 0")
+	}
+	// The kernel drops requests that exceed its backlog, and their clients wait for
+	// seconds until they are repeated. So its backlog is the maximum, and the listener's
+	// applies to the requests that were read.
+	if err := l.id.Listen(0); err != nil {
+		return err
+	}
+	l.id.setBacklog(l.backlog())
+	if !l.options.ManualAccept {
+		l.dispatcher.Go(l.dispatch)
+	}
+	return nil
 }
 
-// Accept waits for a connection. It creates the QP that Options describe and calls
-// their Setup.
+// Accept waits for a connection and returns it.
 //
-// Handshakes run concurrently in the background, up to Options.MaxHandshakes of
-// them. Each waits for the peer's confirmation for at most Options.HandshakeTimeout,
-// so that a peer that sends nothing but its request does not delay others.
-// Handshakes are only started while a call of Accept waits. If ctx ends, the call
-// returns, but the handshakes go on: a later call returns their connections.
+// The handshakes of a listener run in the background, from Listen on: they create the QP
+// that Options describe and call their Prepare and Setup. A client may therefore be
+// connected, and may have sent messages, before Accept is called. Options.MaxHandshakes
+// limits how many connections are between request and Accept, and Options.Backlog how
+// many requests wait for a handshake. Clients beyond them receive [ErrServerBusy], those
+// beyond Options.MaxConns and Options.MaxConnsPerPeer receive [ErrServerLimit].
 //
-// If Options.MaxHandshakes handshakes are waiting for their peers and more requests
-// arrive, those that have waited longest, and for at least a second, are canceled. If
-// more requests wait than that limit, the newest is served first: the peers of the
-// older ones may have given up already.
+// Each handshake waits for the peer's confirmation for at most Options.HandshakeTimeout.
+// Peers that send nothing but their request do not delay others for long: the handshakes
+// of one address use at most about three quarters of the slots that are free, and the
+// address that has the fewest is served first. If HandshakeTimeout is longer than ten
+// seconds, requests that wait for a slot get one earlier: at the address with the most
+// handshakes, those that have waited longest are canceled if no peer of this address has
+// confirmed for ten seconds. If more requests wait than MaxHandshakes, or if peers of the
+// address did not confirm, its newest request is served first: the clients of the older
+// ones may have given up.
 //
-// Accept returns context.Cause(ctx) if ctx ends first. It returns [ErrListenerClosed],
-// now and from then on, if the listener was closed or its device removed. Any other
-// error is of a single connection, as in [Request.Accept]: the QP could not be created,
-// Prepare or Setup failed, or an object could not be closed. If the only cause is the
-// peer, because it disconnected or took too long, Accept drops the connection without
-// an error. A typical loop is:
+// If ctx ends, the call returns, but the handshakes go on: a later call returns their
+// connections. Accept returns context.Cause(ctx) if ctx ends first. It returns
+// [ErrListenerClosed], now and from then on, if the listener was closed or its device
+// removed, and [uverbs.ErrInvalid] with Options.ManualAccept. Any other error is of a
+// single connection, as in [Request.Accept]: the QP could not be created, Prepare or
+// Setup failed, or an object could not be closed. If the only cause is the peer, because
+// it disconnected or took too long, the listener drops the connection without an error.
+// A typical loop is:
 //
 //	for {
 //		conn, err := l.Accept(ctx)
@@ -137,39 +154,53 @@ func (l *Listener) listen(bind func() error) error {
 //		go serve(conn)
 //	}
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	for {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case l.endCause() != nil:
+		return nil, l.endCause()
+	case l.options.ManualAccept:
+		return nil, invalid("accept at", l.id.name(), "Options.ManualAccept is set: call Request, or leave it unset")
+	}
+	select {
+	case a := <-l.results:
+		if a.err != nil {
+			return nil, a.err
 		}
-		next, err := l.startHandshakes()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case a := <-l.results:
-			if a.err != nil {
-				return nil, a.err
-			}
-			return a.conn.finishSetup(a.conn.peerData), nil
-		case <-next.requests:
-		case <-next.slotFree:
-		case <-next.timer:
-		case <-l.done:
-		case <-ctx.Done():
-		}
+		return a.conn.finishSetup(a.conn.peerData), nil
+	case <-l.done:
+		return nil, l.endCause()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
 // Request waits for a connection request and returns it, so that the caller can
 // inspect the peer before accepting. Call exactly one of Accept, Reject and Close.
-// The limits in Options do not apply to it. The errors are those of
-// [SyncID.GetRequest].
+// Options.ManualAccept must be set, so that the listener does not accept requests by
+// itself. Of the limits in Options, Backlog, MaxConns and MaxConnsPerPeer apply. Request
+// returns [uverbs.ErrInvalid] without Options.ManualAccept. Otherwise the errors are
+// those of [SyncID.GetRequest].
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
-	s, err := l.id.GetRequest(ctx)
-	if err != nil {
-		return nil, err
+	if !l.options.ManualAccept {
+		return nil, invalid("accept at", l.id.name(),
+			"the listener accepts requests by itself: set Options.ManualAccept, or call Accept")
 	}
-	return &Request{id: s, options: &l.options}, nil
+	for {
+		s, err := l.id.GetRequest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		peer := s.ID.peerHost()
+		full := l.conns.Acquire(peer, 1)
+		if full == nil {
+			s.ID.whenClosed(func() { l.conns.Release(peer, 1) })
+			return &Request{id: s, options: &l.options}, nil
+		}
+		if err := errors.Join(s.ID.refuse(connLimitError(full)), s.Close()); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Addr returns the address that the listener listens on.
@@ -180,10 +211,11 @@ func (l *Listener) ID() *SyncID { return l.id }
 
 // Close closes the listener and returns when all its handshakes have ended, so Setup
 // must not call it. Waiting requests are rejected, and connections that Accept has
-// not returned are closed. Connections that it has returned stay open. Close is
+// not returned are closed: their peers receive [ErrDisconnected]. Connections that it has returned stay open. Close is
 // idempotent. The errors are those of [ID.Close].
 func (l *Listener) Close() error {
 	l.stop()
+	l.dispatcher.Wait() // it rejects requests
 	// The last SyncID to close also closes the descriptor: a request that was read is to
 	// have its own SyncID before.
 	l.withoutID.Wait()

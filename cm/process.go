@@ -17,7 +17,7 @@ func (id *ID) process(r *record) *Event {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if id.isClosed() || r.mc != nil && r.mc.hasLeft {
-		r.discard()
+		r.discard(nil)
 		return nil
 	}
 	raw := &r.raw
@@ -72,7 +72,10 @@ func (id *ID) react(e *Event) bool {
 			break // the program must call Establish
 		}
 		if err := id.respond(); err != nil {
-			id.life.enter(phaseFailed)
+			e.withdrawn = errors.Is(err, ErrDisconnected) && id.syncID() != nil
+			if !e.withdrawn {
+				id.life.enter(phaseFailed)
+			}
 			e.fail(EventConnectError, err)
 			break
 		}
@@ -116,7 +119,7 @@ func (id *ID) request(e *Event, r *record) {
 	child := &ID{Context: id.Context, ps: id.ps, qpType: id.qpType, fromRequest: true, node: r.node, kernelID: r.raw.Id,
 		responderResources: e.Conn.ResponderResources, initiatorDepth: e.Conn.InitiatorDepth, remoteECE: e.ECE}
 	if err := r.node.addRef("create id on"); err != nil {
-		r.discard()
+		r.discard(nil)
 		e.fail(EventConnectError, err)
 		return
 	}

@@ -52,7 +52,7 @@ func TestCloseListenerRaces(t *testing.T) {
 	ctx := limit(t)
 	newSyncID(t, PSTCP) // keeps the pump running
 	for range rounds {
-		l := good(Listen("192.0.2.1:0", nil))(t)
+		l := good(Listen("192.0.2.1:0", manual))(t)
 		a := newSyncID(t, PSTCP)
 		check(t, a.ResolveAddr(ctx, netip.AddrPort{}, l.Addr(), 0))
 		check(t, a.ResolveRoute(ctx, 0))

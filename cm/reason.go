@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -29,6 +30,14 @@ const (
 var refusals = [...]error{
 	1: ErrServerBusy,
 	2: ErrServerLimit,
+}
+
+// connLimitError is the error of a client that exceeds MaxConns or MaxConnsPerPeer.
+func connLimitError(err error) error { return fmt.Errorf("%w: connections: %w", ErrServerLimit, err) }
+
+// backlogError is the error of a client whose request exceeds the backlog.
+func backlogError(backlog int) error {
+	return fmt.Errorf("%w: %d requests wait, which is the listener's backlog", ErrServerBusy, backlog)
 }
 
 // refusalOf returns the private data of a rejection because of err. It returns nil if err

@@ -117,7 +117,7 @@ func TestRefusedWithReason(t *testing.T) {
 // gone does not make this an error.
 func TestRefusedByRequest(t *testing.T) {
 	r := newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", manual))(t))
 	full := &Options{Setup: func(*Conn) error { return ErrServerLimit }}
 	done := dialing(t, l)
 	is(t, "Accept", second(good(l.Request(limit(t)))(t).Accept(limit(t), full)), ErrServerLimit)

@@ -22,17 +22,26 @@ const (
 type rejectQueue struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed when a request is removed or a goroutine ends. It is nil if nothing waits
-	queue   []uint32      // the kernel's numbers of the ids of requests
-	running int           // number of goroutines
+	queue   []rejectedRequest
+	running int // number of goroutines
 }
 
-// reject rejects the request that the kernel has created an id for. It waits until the
-// kernel has done so.
-func reject(file *rdmacm.File, request uint32) {
-	_, _ = file.DestroyID(request) // if it fails, the id is destroyed with the file
+// A rejectedRequest is a request to be rejected.
+type rejectedRequest struct {
+	id     uint32 // the kernel's number of its id
+	reason []byte // for the client: see refusalOf
 }
 
-func (q *rejectQueue) add(file *rdmacm.File, request uint32) {
+// reject rejects the request. It waits until the kernel has done so.
+func (q rejectedRequest) reject(file *rdmacm.File) {
+	if q.reason != nil {
+		// If it fails, the client has withdrawn the request, or receives no reason.
+		_ = file.Reject(q.id, rdmacm.RejectConsumer, q.reason)
+	}
+	_, _ = file.DestroyID(q.id) // if it fails, the id is destroyed with the file
+}
+
+func (q *rejectQueue) add(file *rdmacm.File, request rejectedRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queue = append(q.queue, request)
@@ -44,13 +53,13 @@ func (q *rejectQueue) add(file *rdmacm.File, request uint32) {
 
 func (q *rejectQueue) run(file *rdmacm.File) {
 	for request, ok := q.next(); ok; request, ok = q.next() {
-		reject(file, request)
+		request.reject(file)
 	}
 }
 
 // next removes and returns a request. If there is none, it returns false, and its
 // goroutine must end.
-func (q *rejectQueue) next() (request uint32, ok bool) {
+func (q *rejectQueue) next() (request rejectedRequest, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.changed != nil {
@@ -59,7 +68,7 @@ func (q *rejectQueue) next() (request uint32, ok bool) {
 	}
 	if len(q.queue) == 0 {
 		q.running--
-		return 0, false
+		return rejectedRequest{}, false
 	}
 	request = q.queue[0]
 	q.queue = q.queue[1:]

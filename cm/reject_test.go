@@ -2,6 +2,7 @@ package cm
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,8 +96,11 @@ func TestBacklogAboveMax(t *testing.T) {
 	check(t, s.Listen(1<<30))
 	n := 0
 	for range maxBacklog + 10 {
-		if !s.push(&record{node: s.node, id: s.ID, raw: uapi.RdmaUcmEventResp{Event: rdmacm.EventConnectRequest}}) {
+		r := &record{node: s.node, id: s.ID, raw: uapi.RdmaUcmEventResp{Event: rdmacm.EventConnectRequest}}
+		if refused, why := s.push(r); !refused {
 			n++
+		} else if is(t, "one too many", why, ErrServerBusy); !strings.Contains(why.Error(), "1024") {
+			t.Errorf("%v lacks the limit", why)
 		}
 	}
 	s.removeAll()

@@ -3,6 +3,7 @@ package cm
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // A Request is a connection request that has not been accepted or rejected yet.
@@ -62,8 +63,8 @@ func (r *Request) Reject(privateData []byte) error {
 func (r *Request) Close() error { return r.id.Close() }
 
 var (
-	errSlowPeer = errors.New("cm: the peer has not confirmed in time")
-	errCrowded  = errors.New("cm: the peer has not confirmed while others wait")
+	errSlowPeer = fmt.Errorf("%w: the client has not confirmed the connection in time", ErrServerBusy)
+	errCrowded  = fmt.Errorf("%w: the client has not confirmed the connection while others wait", ErrServerBusy)
 )
 
 // isPeerError reports whether a handshake has failed because of the peer or because

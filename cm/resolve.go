@@ -213,7 +213,7 @@ func (id *ID) Listen(backlog int) error {
 	}
 	id.life.enter(phaseListening)
 	if s := id.syncID(); s != nil {
-		s.setBacklog(backlog)
+		s.setBacklog(kernelBacklog(backlog))
 	}
 	return id.queryAddr(false)
 }

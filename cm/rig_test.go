@@ -183,6 +183,13 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
+// shorten changes a limit on time until the test ends.
+func shorten(t testing.TB, limit *time.Duration, to time.Duration) {
+	usual := *limit
+	*limit = to
+	t.Cleanup(func() { *limit = usual })
+}
+
 // endedContext returns a context that has ended.
 func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -171,6 +172,7 @@ func countCommands(t *testing.T, run flow) (cm, verbs int) {
 // TestCommandsFail makes each command of the connection manager fail once, and checks that the flow returns an error of
 // this package or succeeds anyway, and leaves no objects.
 func TestCommandsFail(t *testing.T) {
+	shorten(t, &reasonTime, time.Millisecond) // no event follows an injected failure
 	for name, run := range flows {
 		n, _ := countCommands(t, run)
 		for _, errno := range []unix.Errno{unix.ENOMEM, unix.EINVAL, unix.EIO} {

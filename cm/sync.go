@@ -49,6 +49,14 @@ type SyncID struct {
 // maxBacklog is the kernel's maximum.
 const maxBacklog = 1024
 
+// kernelBacklog returns the number of requests that the kernel keeps for a backlog.
+func kernelBacklog(backlog int) int {
+	if backlog <= 0 {
+		return maxBacklog
+	}
+	return min(backlog, maxBacklog)
+}
+
 // requestConfig is the configuration of a listener's new ids: see [CreateEP].
 type requestConfig struct {
 	createQP bool
@@ -63,18 +71,22 @@ func newSync(id *ID) *SyncID {
 // push adds an event to the queue, or reports that the request must be rejected. The
 // end of the connection affects all waiting calls, and no call removes it from the
 // queue: it is kept for the event channel that the id may move to. Requests are read at
-// once, so that the kernel cannot apply the backlog: push does. It runs in a pump and
-// issues no command.
-func (s *SyncID) push(r *record) (refused bool) {
+// once, so that the kernel cannot apply the backlog: push does, and returns why. It runs
+// in a pump and issues no command.
+func (s *SyncID) push(r *record) (refused bool, why error) {
 	switch r.typ() {
 	case EventAddrChange, EventTimewaitExit, EventUser, eventInternal:
-		return false // no call waits for these
+		return false, nil // no call waits for these
 	}
 	s.mu.Lock()
 	ends := !r.terminal && s.isTerminal(r) // the event may have ended an earlier SyncID of the id
 	r.terminal = r.terminal || ends
-	refused = isRequest(r) && (s.eventErr() != nil || s.requestCount() >= s.backlog)
-	if !refused {
+	switch {
+	case isRequest(r) && s.eventErr() != nil:
+		refused = true
+	case isRequest(r) && s.requestCount() >= s.backlog:
+		refused, why = true, backlogError(s.backlog)
+	default:
 		s.queue = append(s.queue, r)
 		s.broadcast()
 	}
@@ -82,7 +94,7 @@ func (s *SyncID) push(r *record) (refused bool) {
 	if ends {
 		s.terminate(r)
 	}
-	return refused
+	return refused, why
 }
 
 // isTerminal reports whether an event ends the connection. If the connection is
@@ -111,44 +123,11 @@ func (s *SyncID) requestCount() (n int) {
 	return n
 }
 
-// requestState returns the number of waiting requests and a channel that is closed
-// when the queue changes. It returns an error if the listener has ended.
-func (s *SyncID) requestState() (int, <-chan struct{}, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if why := s.eventErr(); why != nil {
-		return 0, s.changed, listenerClosed(s.name(), why)
-	}
-	return s.requestCount(), s.changed, nil
-}
-
-// removeRequest removes and returns the oldest or the newest waiting request. It
-// returns nil if there is none.
-func (s *SyncID) removeRequest(newest bool) *record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := -1
-	for k, r := range s.queue {
-		if isRequest(r) && (first < 0 || newest) {
-			first = k
-		}
-	}
-	if first < 0 {
-		return nil
-	}
-	r := s.queue[first]
-	s.queue = slices.Delete(s.queue, first, first+1)
-	return r
-}
-
 // setBacklog sets the maximum number of waiting requests.
 func (s *SyncID) setBacklog(backlog int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.backlog = maxBacklog
-	if backlog > 0 {
-		s.backlog = min(backlog, maxBacklog)
-	}
+	s.backlog = backlog
 }
 
 // terminate handles an event that ends the id.

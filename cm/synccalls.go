@@ -233,6 +233,9 @@ func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) 
 		if e == nil {
 			continue // the id has been closed
 		}
+		if e.withdrawn {
+			e = s.awaitReason(ctx, e)
+		}
 		s.mu.Lock()
 		s.lastEvent = e
 		s.mu.Unlock()
@@ -241,6 +244,24 @@ func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) 
 		}
 		return e, e.Err()
 	}
+}
+
+// reasonTime limits how long awaitReason waits. Tests shorten it.
+var reasonTime = 5 * time.Second
+
+// awaitReason waits for the event that says why the peer has ended the handshake, which
+// the kernel usually has queued already. If there is none, it returns the event that
+// found out.
+func (s *SyncID) awaitReason(ctx context.Context, found *Event) *Event {
+	ctx, cancel := context.WithTimeout(ctx, reasonTime)
+	defer cancel()
+	if r, err := s.nextFit(ctx, connectResults); err == nil {
+		if e := s.ID.process(r); e != nil {
+			return e
+		}
+	}
+	s.life.enter(phaseFailed)
+	return found
 }
 
 // Event returns the event that the last call waited for: rdma_cm_id.event. It has the

@@ -94,7 +94,7 @@ func TestEditedHandshake(t *testing.T) {
 	var served sync.WaitGroup
 	defer served.Wait()
 	server.Run(func() {
-		l := must(cm.Listen(":7471", nil))(t)
+		l := must(cm.Listen(":7471", &cm.Options{ManualAccept: true}))(t)
 		served.Go(func() {
 			defer l.Close()
 			r, err := l.Request(ctx)

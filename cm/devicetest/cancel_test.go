@@ -250,18 +250,18 @@ func acceptUntil(ctx context.Context, l *cm.Listener, dialed <-chan error) error
 	return errors.Join(err, <-ended)
 }
 
-// drain reads the waiting requests and closes them.
+// drain accepts the waiting connections and closes them.
 func drain(t *testing.T, l *cm.Listener) {
 	t.Helper()
 	for {
 		ctx, cancel := withTimeout(limit(t), 50*time.Millisecond)
-		r, err := l.Request(ctx)
+		c, err := l.Accept(ctx)
 		cancel()
 		if err != nil {
 			isError(t, err, []error{errCut})
 			return
 		}
-		check(t, r.Close())
+		check(t, c.Close())
 	}
 }
 
@@ -277,16 +277,17 @@ func TestDeviceCallsCut(t *testing.T) {
 	accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 	c := must(cm.Dial(ctx, l.Addr().String(), nil))(t)
 	s := accepted(t)
+	m := must(cm.Listen(deviceIP+":0", &cm.Options{ManualAccept: true}))(t)
 	k := must(cm.NewEventChannel())(t)
 	for _, err := range []error{second(c.RecvComp(ended)), second(c.SendComp(ended)), second(l.Accept(ended)),
-		second(l.Request(ended)), second(k.Next(ended))} {
+		second(m.Request(ended)), second(k.Next(ended))} {
 		isError(t, err, []error{errCut})
 	}
 	if err := c.Shutdown(ended); err != nil {
 		isError(t, err, []error{errCut})
 	}
 	<-s.Disconnected()
-	for _, e := range []interface{ Close() error }{c, s, l, k} {
+	for _, e := range []interface{ Close() error }{c, s, l, m, k} {
 		check(t, e.Close())
 	}
 	now()
@@ -299,7 +300,7 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 	const clients = 8
 	for range 4 {
 		ctx := limit(t)
-		l := must(cm.Listen(deviceIP+":0", nil))(t)
+		l := must(cm.Listen(deviceIP+":0", &cm.Options{ManualAccept: true}))(t)
 		results := make(chan error, clients)
 		for range clients {
 			go func() {

@@ -186,7 +186,7 @@ func TestDeviceBacklog(t *testing.T) {
 // TestDeviceBacklogSync checks that a Listener also limits requests that are not accepted.
 func TestDeviceBacklogSync(t *testing.T) {
 	begin(t)
-	l := listenAt(t, deviceIP+":0", &cm.Options{Backlog: 2})
+	l := listenAt(t, deviceIP+":0", &cm.Options{Backlog: 2, ManualAccept: true})
 	waiting(t, l.Addr(), 2, func(ctx context.Context) (*cm.ID, error) {
 		r, err := l.Request(ctx)
 		if err != nil {
