@@ -41,13 +41,23 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	return l, nil
 }
 
-// errRefused is the error of a peer that this package does not talk to, in Accept.
+// errRefused matches a refusal.
 var errRefused = errors.New("rdma: the peer was refused")
+
+// refusal is the error of a peer that was refused, in Accept.
+type refusal struct{ err error }
+
+func (r *refusal) Error() string   { return r.err.Error() }
+func (r *refusal) Unwrap() []error { return []error{errRefused, r.err} }
 
 // prepare creates the Conn of a request.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	h, err := parseHello(m.PrivateData())
 	if err != nil {
+		h := hello{depth: l.options.Depth, eager: l.options.EagerSize, maxMessage: l.options.MaxMessage}
+		// If the peer uses this package, it learns from the hello which version this side uses. An error means that it
+		// has withdrawn its request.
+		_ = m.ID().ID.Reject(h.bytes())
 		return l.refuse(m, err)
 	}
 	c := newConn(m, l.options)
@@ -57,7 +67,7 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	l.mu.Unlock()
 	m.Own(closerFunc(func() error { l.remove(m); return nil }))
 	if err := c.prepare(qp); errors.Is(err, cm.ErrServerLimit) {
-		return &refusal{m.PeerAddr(), err}
+		return l.refuse(m, err)
 	} else if err != nil {
 		return err
 	}
@@ -102,19 +112,15 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// refuse rejects a peer because of err. If the peer uses this package, it learns from the hello which version this side
-// uses.
+// refuse reports that a peer is refused because of err, and returns the error of its handshake.
 func (l *Listener) refuse(m *cm.Conn, err error) error {
-	h := hello{depth: l.options.Depth, eager: l.options.EagerSize, maxMessage: l.options.MaxMessage}
-	// An error means that the peer has withdrawn its request.
-	_ = m.ID().ID.Reject(h.bytes())
 	if log := l.options.Logger; log != nil {
 		log.Warn("rdma: refused", "local", l.Addr(), "peer", m.PeerAddr(), "error", err)
 	}
 	if t := l.options.Trace; t != nil && t.Refused != nil {
 		t.Refused(m.PeerAddr(), err)
 	}
-	return errRefused
+	return &refusal{err}
 }
 
 // Addr returns the address that the listener listens at.
