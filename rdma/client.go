@@ -142,12 +142,12 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 			return nil, err
 		}
 		c, v, err := cl.connect(ctx)
+		if err != nil && !mayPass(err) {
+			return nil, err
+		}
 		cl.attempted(&s.backoff, err, ctx.Err() != nil)
 		if err == nil {
 			return s.set(c, v)
-		}
-		if !mayPass(err) {
-			return nil, err
 		}
 	}
 }
