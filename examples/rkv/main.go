@@ -58,7 +58,11 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 // a CRC-32 of the rest, the lengths of key and value in 2 bytes each, the version in 8 bytes, the key and the value.
 const slots, slotSize, probes, header = 4096, 512, 8, 16
 
+// tries is how often get reads a slot that is being written. A PUT takes microseconds, and reads of a slot take longer.
+const tries = 1000
+
 var le, checksum, errNotFound = binary.LittleEndian, crc32.ChecksumIEEE, errors.New("not found")
+var errTorn = errors.New("the checksum of a slot stays wrong: its record is damaged")
 var torn, lost atomic.Int64 // what bench has seen
 var storing sync.Mutex      // held to change a table
 
@@ -142,15 +146,10 @@ func put(ctx context.Context, c *rdma.Client[rdma.Token], key, value string) (re
 // get reads the slots where the key may be.
 func get(ctx context.Context, c *rdma.Client[rdma.Token], key string) (r record, err error) {
 	err = c.Retry(ctx, func(ctx context.Context, conn *rdma.Conn, table rdma.Token) error {
-		var b [slotSize]byte
-		for i, ok := 0, false; i < probes; i++ {
-			if err := conn.Read(ctx, b[:], table, offset(key, i)); err != nil {
+		for i := range probes {
+			switch r, err = read(ctx, conn, table, offset(key, i)); {
+			case err != nil:
 				return err
-			}
-			switch r, ok = decode(&b); {
-			case !ok: // it is being written: read it again
-				torn.Add(1)
-				i--
 			case r.key == "":
 				return errNotFound
 			case r.key == key:
@@ -160,6 +159,21 @@ func get(ctx context.Context, c *rdma.Client[rdma.Token], key string) (r record,
 		return errNotFound
 	})
 	return r, err
+}
+
+// read returns the record of the slot at off. It reads the slot again while it is being written.
+func read(ctx context.Context, conn *rdma.Conn, table rdma.Token, off int) (record, error) {
+	var b [slotSize]byte
+	for range tries {
+		if err := conn.Read(ctx, b[:], table, off); err != nil {
+			return record{}, err
+		}
+		if r, ok := decode(&b); ok {
+			return r, nil
+		}
+		torn.Add(1)
+	}
+	return record{}, fmt.Errorf("slot %d, read %d times: %w", off/slotSize, tries, errTorn)
 }
 
 // bench has 64 workers that put and get a key of their own and one that all use, and check what they get.

@@ -39,11 +39,13 @@ func newService(t *testing.T) *service {
 }
 
 // start starts the server.
-func (s *service) start() {
+func (s *service) start() { s.startWith(rdma.NewRegion(slots * slotSize)) }
+
+// startWith starts the server with a table.
+func (s *service) startWith(table *rdma.Region) {
 	var ctx context.Context
 	ctx, s.interrupt = context.WithCancel(s.ctx)
 	s.served = make(chan error, 1)
-	table := rdma.NewRegion(slots * slotSize)
 	verbstest.IgnoreRaces(s.T, table.Bytes()) // READs meet PUTs; the checksum shows it
 	s.there.Run(func() { go func() { s.served <- serve(ctx, s.addr(), table) }() })
 }
@@ -311,6 +313,21 @@ func TestClientGone(t *testing.T) {
 			s.stop()
 		})
 	}
+}
+
+// TestDamagedSlot gets a key whose slot has a checksum that stays wrong.
+func TestDamagedSlot(t *testing.T) {
+	s := newService(t)
+	s.stop()
+	table := rdma.NewRegion(slots * slotSize)
+	r := record{key: "key", value: "value"}
+	copy(table.Bytes()[offset("key", 0):], r.encode())
+	table.Bytes()[offset("key", 0)]++
+	s.startWith(table)
+	if _, err := s.command(s.here, "get", s.addr(), "key"); !errors.Is(err, errTorn) {
+		t.Errorf("get returns %v", err)
+	}
+	s.stop()
 }
 
 // TestCommandsFail has each command of the client's kernel fail, in turn.
