@@ -18,6 +18,12 @@ var (
 	// ErrDisconnected means that the connection has ended, because of the peer, the network or the
 	// device. It is cm.ErrDisconnected.
 	ErrDisconnected = cm.ErrDisconnected
+	// ErrServerBusy means that the listener has no room for another handshake now. A later attempt may succeed. It is
+	// cm.ErrServerBusy, and the error also matches cm.ErrRejected.
+	ErrServerBusy = cm.ErrServerBusy
+	// ErrServerLimit means that a limit of the listener is reached, in total or for the address of the client. It is
+	// cm.ErrServerLimit, and the error also matches cm.ErrRejected.
+	ErrServerLimit = cm.ErrServerLimit
 	// ErrProtocol means that the peer does not use this package, or uses it with another version, or
 	// that it has sent something that this package never sends.
 	ErrProtocol = errors.New("rdma: the peer does not follow the protocol")

@@ -75,7 +75,9 @@ func (l *Listener) logger() *slog.Logger {
 	return slog.Default()
 }
 
-func (l *Listener) warn(text string, err error) { l.logger().Warn(text, "local", l.Addr(), "error", err) }
+func (l *Listener) warn(text string, err error) {
+	l.logger().Warn(text, "local", l.Addr(), "error", err)
+}
 
 // ServeCalls receives messages, calls f for each, one after the other, and replies with what f returns if the message
 // is a call. f must not use the request after it has returned, but may return a part of it. ServeCalls returns nil when
