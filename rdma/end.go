@@ -199,8 +199,8 @@ func (c *Conn) closeError() error {
 // is idempotent: further calls return nil.
 func (c *Conn) Close() error {
 	d := c.options.Linger
-	cause := fmt.Errorf("the peer has not received them within Options.Linger, which is %v: set more, or call Shutdown "+
-		"(%w)", d, context.DeadlineExceeded)
+	cause := fmt.Errorf("the peer has not received them within %v: set Options.Linger to more, or call Shutdown (%w)", d,
+		context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), d, cause)
 	defer cancel()
 	lost, err := c.shutdown(ctx, nil)

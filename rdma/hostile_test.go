@@ -388,9 +388,7 @@ func TestSilence(t *testing.T) {
 	if err := s.Revoke(); err != nil {
 		t.Error(err)
 	}
-	if err := c.Close(); err != nil && !errors.Is(err, ErrUndelivered) { // nil if WriteImm has used all credits
-		t.Errorf("Close returns %v", err)
-	}
+	mayLose(t, c.Close()) // it returns nil if WriteImm has used all credits
 }
 
 // TestHostileTokens checks that a peer cannot read what was shared with another one by guessing keys.

@@ -214,11 +214,7 @@ func honestConns(t testing.TB, n int, client, server *Options) (clients, servers
 		for i := range n {
 			var closing sync.WaitGroup
 			for _, c := range []*Conn{clients[i], servers[i]} {
-				closing.Go(func() {
-					if err := c.Close(); err != nil {
-						t.Error(err)
-					}
-				})
+				closing.Go(func() { mayLose(t, c.Close()) })
 			}
 			closing.Wait()
 		}

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return errors.New("usage: rkv serve ADDR | rkv put ADDR KEY VALUE | rkv get ADDR KEY | rkv bench ADDR")
 	}
 	c := rdma.NewClient(args[1], rdma.ClientOptions[rdma.Token]{Conns: 4, Setup: rdma.RecvToken})
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 
 	var r record
 	switch args[0] {
