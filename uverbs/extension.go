@@ -25,6 +25,9 @@ func init() {
 func (c *Context) extend(op string, cfg driver.ExtensionConfig) (driver.Extension, error) {
 	e := &extension{cfg: cfg}
 	e.object = object{ctx: c, life: e, kind: cfg.Kind, rank: rankExtension}
+	if cfg.Memory {
+		c.memory.AddUnknown() // first: the memory may be used as soon as the key exists
+	}
 	err := e.createWith(func() (err error) {
 		if e.handle, err = cfg.Create(); err != nil {
 			return c.wrap(op, c.name, err, "")
@@ -33,6 +36,9 @@ func (c *Context) extend(op string, cfg driver.ExtensionConfig) (driver.Extensio
 		return nil
 	})
 	if err != nil {
+		if cfg.Memory {
+			c.memory.RemoveUnknown()
+		}
 		return nil, err
 	}
 	return e, nil
@@ -41,6 +47,9 @@ func (c *Context) extend(op string, cfg driver.ExtensionConfig) (driver.Extensio
 func (e *extension) destroy() error { return e.ctx.wrap("destroy", e.String(), e.cfg.Destroy(), "") }
 
 func (e *extension) retire() error {
+	if e.cfg.Memory {
+		e.ctx.memory.RemoveUnknown()
+	}
 	if e.cfg.Retire == nil {
 		return nil
 	}

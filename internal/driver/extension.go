@@ -13,6 +13,8 @@ type Extension interface {
 // An ExtensionConfig says how an [Extension] is created and destroyed.
 type ExtensionConfig struct {
 	Kind string // for errors
+	// Memory says that the object is a key of memory, which no MR has: see [MRs.AddUnknown].
+	Memory bool
 	// Create creates the object in the kernel, and returns its handle or descriptor.
 	Create func() (handle uint32, err error)
 	// Destroy destroys it. If it fails, the Extension stays open.

@@ -9,7 +9,7 @@ import (
 // [MRUser]. A nil MRs has none.
 type MRs struct {
 	pages   [1 << (keyBits - entryBits)]atomic.Pointer[entryPage]
-	foreign atomic.Int64 // number of MRs whose memory is not the process's
+	foreign atomic.Int64 // see Foreign
 
 	pageable atomic.Bool // see Pageable
 
@@ -50,9 +50,25 @@ type MREntry struct {
 	first  Region                 // the initial one, which most MRs keep
 }
 
-// Foreign reports whether any MR has memory that Store cannot write: memory of a
-// dma-buf or of another process.
+// Foreign reports whether there is memory that Store cannot write: that of an MR of a
+// dma-buf or of another process, or of a key that the library knows nothing of.
 func (m *MRs) Foreign() bool { return m != nil && m.foreign.Load() > 0 }
+
+// AddUnknown makes Foreign and Pageable report memory with a key that no MR has, until
+// RemoveUnknown.
+func (m *MRs) AddUnknown() {
+	if m != nil {
+		m.foreign.Add(1)
+		m.pageable.Store(true)
+	}
+}
+
+// RemoveUnknown undoes one AddUnknown.
+func (m *MRs) RemoveUnknown() {
+	if m != nil {
+		m.foreign.Add(-1)
+	}
+}
 
 // Pageable reports whether the device may find pages of an MR absent. This is so
 // once an MR has been registered with OnDemand, or by another process, which may

@@ -48,9 +48,10 @@
 // SGEs name before it returns the completion. The only difference is that the CPU writes the
 // memory instead of the device. If the CPU cannot write it, the completion has the status
 // [uverbs.WCLocProtErr]. This happens if the MR was closed meanwhile, or if it covers memory that
-// the process does not have mapped: a dma-buf or an imported MR. Register such memory before
-// creating queue pairs: a queue pair created while the Context has such an MR leaves all messages
-// to the device. ScatterDisabled of [QPOptions] and MLX5_SCATTER_TO_CQE=0 do that as well.
+// the process does not have mapped: a dma-buf or an imported MR. It also happens for memory whose
+// key DevX created, of which the library knows neither place nor life. Register such memory before
+// creating queue pairs: a queue pair created while the Context has such an MR or key leaves all
+// messages to the device. ScatterDisabled of [QPOptions] and MLX5_SCATTER_TO_CQE=0 do that as well.
 //
 // # Device memory
 //

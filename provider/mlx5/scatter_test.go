@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -246,13 +249,24 @@ func TestShortMessageForeign(t *testing.T) {
 	if !asked() {
 		t.Error("the first queue pair does not have short messages in completions")
 	}
-	m := good(d.pd.ImportMR(d.mr.Handle()))(t)
-	if asked() {
-		t.Error("a queue pair beside imported memory has short messages in completions")
+	extension := driver.ExtensionConfig{Kind: "key", Memory: true, Create: func() (uint32, error) { return 1, nil },
+		Destroy: func() error { return nil }}
+	for name, open := range map[string]func() io.Closer{
+		"imported memory": func() io.Closer { return good(d.pd.ImportMR(d.mr.Handle()))(t) },
+		"a key of DevX":   func() io.Closer { return good(driver.Extend(d.c, "create", extension))(t) },
+	} {
+		m := open()
+		if asked() {
+			t.Errorf("a queue pair beside %s has short messages in completions", name)
+		}
+		check(t, m.Close())
+		if !asked() {
+			t.Errorf("a queue pair after %s does not have short messages in completions", name)
+		}
 	}
-	check(t, m.Close())
-	if !asked() {
-		t.Error("a queue pair after imported memory does not have short messages in completions")
+	extension.Create = func() (uint32, error) { return 0, unix.EINVAL }
+	if _, err := driver.Extend(d.c, "create", extension); err == nil || !asked() {
+		t.Errorf("after a key that was not created (%v), no short messages are in completions", err)
 	}
 }
 

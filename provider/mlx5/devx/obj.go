@@ -1,11 +1,16 @@
 package devx
 
 import (
+	"encoding/binary"
+
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
+
+// cmdCreateMKey is the opcode of CREATE_MKEY: MLX5_CMD_OP_CREATE_MKEY.
+const cmdCreateMKey = 0x200
 
 // An Obj is an object that was created by a command: struct mlx5dv_devx_obj.
 type Obj struct {
@@ -17,6 +22,11 @@ type Obj struct {
 // Create executes a command that creates an object, such as CREATE_QP: mlx5dv_devx_obj_create(3). The reply, with the
 // number of the object, is written to out. The kernel knows the command that destroys the object.
 //
+// Create keys of memory (CREATE_MKEY) before the queue pairs of uverbs that receive or read into it, also if a raw
+// request fills in the key later. While such a key exists, new queue pairs leave short messages to the device. Earlier
+// ones complete a short message into this memory with [uverbs.WCLocProtErr], unless they were created with
+// mlx5.ScatterDisabled: see "Short messages" of package mlx5.
+//
 // Create returns [uverbs.ErrNotSupported] if the device or the context has no DevX, [uverbs.ErrInvalid] if
 // the sizes are wrong, the kernel does not permit the command or the device refuses it, and
 // [uverbs.ErrClosed] after Close of ctx.
@@ -26,6 +36,7 @@ func Create(ctx *uverbs.Context, in, out []byte) (*Obj, error) {
 	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
 		o.dev = dev
 		o.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "DevX object",
+			Memory: len(in) >= headerSize && binary.BigEndian.Uint16(in) == cmdCreateMKey,
 			Create: func() (uint32, error) {
 				err := o.create(in, out)
 				return o.handle, err
