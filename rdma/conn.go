@@ -48,6 +48,7 @@ type Conn struct {
 	shares   map[*Share]struct{}
 	idleOps  *op
 
+	idleWatch
 	keepAlive *time.Timer
 	busy      bool // something was sent to the peer since the timer last ran
 
@@ -158,6 +159,7 @@ func (c *Conn) start() error {
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))
 	c.startKeepAlive()
+	c.startIdleTimer()
 	c.watch()
 	if l := c.options.Logger; l != nil {
 		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)

@@ -143,6 +143,9 @@ func (c *Conn) end(err error) {
 	if c.keepAlive != nil {
 		c.keepAlive.Stop()
 	}
+	if c.idleTimer != nil {
+		c.idleTimer.Stop()
+	}
 	c.endCalls()
 	c.wakeAll()
 	if l := c.options.Logger; l != nil {

@@ -61,6 +61,12 @@ type Options struct {
 	// else is sent: 15 seconds by default, negative for never. The device replies without the peer's
 	// program.
 	KeepAlive time.Duration
+	// IdleTimeout closes a connection on which nothing was received for as long, up to twice: no message, reply or
+	// release of messages. By default, and if it is negative, there is none. What the peer reads and writes by
+	// one-sided operations does not count, since its device does it alone. While the program has messages that it has
+	// not released, or calls to which it has not replied, the peer waits for this side, and the connection is not
+	// closed. Calls of both sides return a [*CloseError] with [CodeIdle].
+	IdleTimeout time.Duration
 	// Linger is how long Close waits until the peer has received what was sent: 5 seconds by default,
 	// negative for not at all. If it passes before, Close returns [ErrUndelivered].
 	Linger time.Duration

@@ -219,6 +219,7 @@ func (c *Conn) handle(wcs []uverbs.WC) {
 
 // receive handles what the peer has sent.
 func (c *Conn) receive(wc *uverbs.WC) error {
+	c.heard = true
 	slot := &c.slots[wc.WRID&^recvBit]
 	if wc.Opcode == uverbs.WCRecvRDMAImm {
 		return c.queue(Message{Buffer: Buffer{m: slot}, n: int(wc.ByteLen), imm: wc.Imm, write: true})
@@ -516,7 +517,7 @@ func (c *Conn) fetched(in *incoming, err error) {
 		in.m = nil
 		return
 	}
-	in.done = true
+	in.done, c.heard = true, true
 	c.account.proven = max(c.account.proven, in.offer.length)
 	c.flow(in.offer.kind).offers--
 	c.control.taken = append(c.control.taken, in.number)
