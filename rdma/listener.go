@@ -89,7 +89,7 @@ func (l *Listener) remove(m *cm.Conn) {
 // Accept waits for a connection. Handshakes run side by side, up to Options.MaxHandshakes of them, each for
 // up to Options.HandshakeTimeout: a slow peer does not delay others. A peer that fails its handshake,
 // does not use this package, or exceeds a limit of Options is refused, and Options.Trace and Options.Logger are told.
-// The error of a client that exceeds a limit matches [cm.ErrServerLimit].
+// The error of a client that exceeds a limit matches [ErrServerLimit].
 //
 // Accept returns context.Cause(ctx) if ctx ends first, and an error that matches net.ErrClosed if the
 // listener was closed or its device removed. Any other error is of one connection that could not be set up:

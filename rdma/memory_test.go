@@ -110,6 +110,23 @@ func TestIdlePeersOfOneHost(t *testing.T) {
 	}
 }
 
+// TestMaxConns checks that a listener passes the limits on connections on.
+func TestMaxConns(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	server, client, other := n.Machine(), n.Machine(), n.Machine()
+	l, accepted := accepting(t, server, &Options{MaxConns: 3, MaxConnsPerPeer: 1})
+	var all []*Conn
+	for _, m := range []*verbstest.Machine{client, other} {
+		c, err := dialTo(t, m, server, l)
+		good(t, c, err)
+		all = append(all, c, <-accepted)
+		if _, err := dialTo(t, m, server, l); !errors.Is(err, ErrServerLimit) {
+			t.Errorf("another connection of the host: %v", err)
+		}
+	}
+	closeAll(t, all...)
+}
+
 // TestConnMemory checks that a connection is counted with about the memory that it pins.
 func TestConnMemory(t *testing.T) {
 	for _, o := range []*Options{nil, {Depth: 500, EagerSize: 1000}, {Depth: 1, EagerSize: 64 << 10}, {Offers: 32}} {

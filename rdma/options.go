@@ -43,9 +43,12 @@ type Options struct {
 	Backlog int
 	// MaxHandshakes is how many handshakes of a listener may run at a time: 256 by default.
 	MaxHandshakes int
+	// MaxConns is how many connections of a listener may exist, and MaxConnsPerPeer how many of one IP address. Clients
+	// beyond them receive [ErrServerLimit]: see [cm.Options] for the defaults.
+	MaxConns, MaxConnsPerPeer int
 	// MaxMemory limits the registered memory of a listener's connections, in bytes: their receives, their queues, and
 	// messages longer than EagerSize until the program has released them. Clients beyond it receive
-	// [cm.ErrServerLimit]. A message beyond it waits until others are released: see [Conn.Recv]. By default, it is
+	// [ErrServerLimit]. A message beyond it waits until others are released: see [Conn.Recv]. By default, it is
 	// three quarters of RLIMIT_MEMLOCK if the process has that limit, and otherwise half of the machine's memory or of
 	// GOMEMLIMIT. Negative stands for no limit. What the program allocates and sends does not count.
 	MaxMemory int64
@@ -140,7 +143,8 @@ func (o *Options) cm() cm.Options {
 	h := o.hello()
 	return cm.Options{
 		PrivateData: h.bytes(), LocalAddr: o.LocalAddr, Timeout: o.Timeout, TOS: o.TOS, Backlog: o.Backlog,
-		MaxHandshakes: o.MaxHandshakes, HandshakeTimeout: o.HandshakeTimeout,
+		MaxHandshakes: o.MaxHandshakes, HandshakeTimeout: o.HandshakeTimeout, MaxConns: o.MaxConns,
+		MaxConnsPerPeer: o.MaxConnsPerPeer,
 	}
 }
 
