@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/memlock"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -131,7 +132,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	receives := c.options.Depth + c.extraReceives()
 	qp.MaxRecvWR = receives + replyDepth(c.options.Depth)
 	qp.MaxInline = inlineSize
-	if err := c.account.tryFixed(queueMemory(qp.MaxSendWR, qp.MaxRecvWR)); err != nil {
+	if err := c.account.tryFixed(memlock.Queues(qp.MaxSendWR, qp.MaxRecvWR)); err != nil {
 		return err
 	}
 	cq, err := c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})

@@ -7,15 +7,11 @@ import (
 	"math"
 	"math/bits"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/memlock"
 	"github.com/goverbs/goverbs/internal/quota"
 	"github.com/goverbs/goverbs/uverbs"
@@ -59,7 +55,7 @@ func newBudget(o *Options) (*budget, error) {
 	need := o.connMemory()
 	total := o.MaxMemory
 	if total == 0 {
-		total = max(defaultMemory(), need)
+		total = max(memlock.Default(), need)
 	}
 	each := o.MaxMemoryPerPeer
 	if each == 0 && total > 0 {
@@ -97,40 +93,7 @@ func (o *Options) connMemory() int64 {
 	c := &Conn{options: o}
 	sends, receives := c.sendDepth(), o.Depth+c.extraReceives()
 	replies := replyDepth(o.Depth)
-	return queueMemory(sends, receives+replies) + int64(receives+replies)*int64(o.EagerSize)
-}
-
-// queueMemory returns about how many bytes the rings of a connection have.
-func queueMemory(sends, receives int) int64 {
-	ring := func(entries, size int) int { return max(1<<bits.Len(uint(entries-1))*size, unix.Getpagesize()) }
-	const sendEntry, recvEntry, completion = 256, 16, 64
-	return int64(ring(sends, sendEntry) + ring(receives, recvEntry) + ring(sends+receives, completion))
-}
-
-// defaultMemory returns the default of Options.MaxMemory: three quarters of the limit on locked memory if there is one,
-// and otherwise half of the machine's memory or of GOMEMLIMIT.
-func defaultMemory() int64 {
-	if limit, ok := lockLimit(); ok {
-		return int64(limit / 4 * 3)
-	}
-	most := debug.SetMemoryLimit(-1)
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil { // it does not fail
-		most = min(most, int64(uint64(info.Totalram)*uint64(info.Unit)))
-	}
-	return most / 2
-}
-
-// lockLimit returns the limit on locked memory. ok is false if there is none.
-func lockLimit() (limit uint64, ok bool) {
-	if m := machine.Current(); m != nil {
-		if l, is := m.(interface{ Memlock() (limit, pinned uint64) }); is {
-			limit, _ = l.Memlock()
-		}
-		return limit, limit != 0
-	}
-	s, ok := memlock.Read()
-	return s.Limit, ok && !s.Exempt && s.Limit < math.MaxInt64
+	return memlock.Queues(sends, receives+replies) + int64(receives+replies)*int64(o.EagerSize)
 }
 
 // try uses n bytes unless they exceed a limit or others wait for memory.

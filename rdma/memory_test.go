@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/internal/memlock"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
@@ -376,11 +377,11 @@ func TestMaxMessageOfMemory(t *testing.T) {
 func TestDefaultMemory(t *testing.T) {
 	m := verbstest.New(t)
 	m.Run(func() {
-		if n := defaultMemory(); n < 1<<20 {
+		if n := memlock.Default(); n < 1<<20 {
 			t.Errorf("%d bytes without a limit on locked memory", n)
 		}
 		m.SetLimits(verbstest.Limits{Memlock: 8 << 20})
-		if n := defaultMemory(); n != 6<<20 {
+		if n := memlock.Default(); n != 6<<20 {
 			t.Errorf("%d bytes with 8 MiB that may be locked", n)
 		}
 	})
