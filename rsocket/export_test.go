@@ -2,3 +2,12 @@ package rsocket
 
 // Lingering returns the number of connections that Close has left to the background.
 func Lingering() int { return int(lingering.Load()) }
+
+// ConnMemory returns how much memory a connection counts with.
+func ConnMemory(c Config) (int64, error) {
+	full, err := c.complete()
+	if err != nil {
+		return 0, err
+	}
+	return full.memory(), nil
+}

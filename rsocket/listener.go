@@ -15,18 +15,32 @@ import (
 // A ListenConfig has options for listening. Its zero value is that of [Listen].
 type ListenConfig struct {
 	Config
-	// Backlog is how many requests may wait for Accept: 1024 by default, which is the most.
+	// Backlog is how many requests may wait for a handshake: see [cm.Options].
 	Backlog int
-	// MaxHandshakes is how many handshakes may run at a time: 256 by default.
+	// MaxHandshakes is how many connections may be between request and Accept: 256 by default. Others wait.
 	MaxHandshakes int
 	// HandshakeTimeout limits how long a peer may take for its handshake: ten seconds by default.
 	HandshakeTimeout time.Duration
+	// MaxConns is how many connections may exist, from request to Close: 16384 by default, negative for no limit.
+	// Clients beyond it are rejected, and their error matches [cm.ErrServerLimit].
+	MaxConns int
+	// MaxConnsPerPeer is MaxConns for one IP address: half of MaxConns by default, negative for no limit.
+	MaxConnsPerPeer int
+	// MaxMemory is how much memory the connections may register for their buffers and queues, in bytes, from request
+	// to Close, with the same error. By default, it is three quarters of RLIMIT_MEMLOCK if the process has that limit,
+	// and otherwise half of the machine's memory or of GOMEMLIMIT. Negative stands for no limit. Memory of
+	// [Conn.MapMemory] does not count.
+	MaxMemory int64
+	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
+	// single host can lock out others, negative for no limit.
+	MaxMemoryPerPeer int64
 }
 
 // A Listener accepts connections. It implements [net.Listener], and its methods may be called concurrently.
 type Listener struct {
 	cm     *cm.Listener
 	config *Config
+	memory *budget
 	addr   net.Addr
 
 	mu       sync.Mutex
@@ -84,17 +98,22 @@ func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{config: config, pending: map[*cm.Conn]*pending{}}
+	memory, err := lc.budget(config)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{config: config, memory: memory, pending: map[*cm.Conn]*pending{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	o := config.cm()
 	o.Backlog, o.MaxHandshakes, o.HandshakeTimeout = lc.Backlog, lc.MaxHandshakes, lc.HandshakeTimeout
+	o.MaxConns, o.MaxConnsPerPeer = lc.MaxConns, lc.MaxConnsPerPeer
 	o.Prepare = l.prepare
 	o.Setup = func(m *cm.Conn) error { return l.find(m).conn.setUp() }
 	l.cm, err = listen(&o)
 	return l, err
 }
 
-// prepare creates the Conn of a request. If the peer is no rsocket, the request is rejected.
+// prepare creates the Conn of a request. If the peer is no rsocket or exceeds a limit, the request is rejected.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	data := m.PrivateData()
 	if isIB(m) {
@@ -102,6 +121,9 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	}
 	h, err := parseHello(data)
 	if err != nil {
+		return err
+	}
+	if err := l.memory.admit(m); err != nil {
 		return err
 	}
 	c := newConn(m, l.config)
@@ -137,8 +159,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // AcceptConn waits for a connection. Handshakes run side by side, up to ListenConfig.MaxHandshakes of them, each for up
-// to ListenConfig.HandshakeTimeout: a slow peer does not delay others. A peer that is no rsocket is rejected, and
-// AcceptConn goes on.
+// to ListenConfig.HandshakeTimeout: a slow peer does not delay others. A peer that is no rsocket, or exceeds a limit, is
+// rejected, and AcceptConn goes on.
 //
 // The error is a [*net.OpError]. It matches [net.ErrClosed] if the listener was closed or its device removed, and
 // [os.ErrDeadlineExceeded] after the deadline. Any other error is of one connection that could not be set up, for lack
@@ -160,7 +182,7 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 			if err := l.ended(); err != nil {
 				return nil, l.opError(err)
 			}
-		case !errors.Is(err, ErrProtocol):
+		case !errors.Is(err, ErrProtocol) && !errors.Is(err, cm.ErrServerLimit): // of which the peer is told
 			return nil, l.opError(temporary{err})
 		}
 	}

@@ -1,0 +1,130 @@
+package rsocket_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// limited starts an echo server on p.there with the limits of lc.
+func (p *pair) limited(t *testing.T, lc rsocket.ListenConfig) *rsocket.Listener {
+	var l *rsocket.Listener
+	served := make(chan error, 1)
+	p.onServer(func() {
+		l = must(lc.Listen(t.Context(), "tcp", ":7471"))(t).(*rsocket.Listener)
+		go func() {
+			for {
+				c, err := l.AcceptConn()
+				if err != nil {
+					served <- err
+					return
+				}
+				go func() { _, _ = io.Copy(c, c); _ = c.Close() }() // the client closes it
+			}
+		}()
+	})
+	t.Cleanup(func() {
+		check(t, l.Close())
+		isError(t, within(t, served, "Accept"), net.ErrClosed) // clients beyond a limit cause no error
+	})
+	return l
+}
+
+// clientOn dials l from a machine. The connection is closed at the end of the test.
+func (p *pair) clientOn(t *testing.T, m *verbstest.Machine, l *rsocket.Listener) (c *rsocket.Conn, err error) {
+	m.Run(func() { c, err = rsocket.Dial("tcp", p.addr(l)) })
+	if err == nil {
+		t.Cleanup(func() { _ = c.Close() }) // the test may have closed it
+	}
+	return c, err
+}
+
+// refused checks that a machine's client is refused, and knows why.
+func (p *pair) refused(t *testing.T, m *verbstest.Machine, l *rsocket.Listener) {
+	t.Helper()
+	_, err := p.clientOn(t, m, l)
+	isError(t, err, cm.ErrServerLimit)
+	isError(t, err, syscall.ECONNREFUSED)
+}
+
+// TestMaxMemory checks the limits of one peer and of all. A connection that is closed makes room.
+func TestMaxMemory(t *testing.T) {
+	need := must(rsocket.ConnMemory(rsocket.Config{}))(t)
+	p := machines(t)
+	other := p.net.Machine()
+	l := p.limited(t, rsocket.ListenConfig{MaxMemory: 3*need + need/2, MaxMemoryPerPeer: 2 * need})
+	first := must(p.clientOn(t, p.here, l))(t)
+	must(p.clientOn(t, p.here, l))(t)
+	p.refused(t, p.here, l)
+	must(p.clientOn(t, other, l))(t)
+	p.refused(t, other, l)
+	check(t, first.Close())
+	until(t, "a place is free", func() bool { _, err := p.clientOn(t, other, l); return err == nil })
+	p.refused(t, p.here, l)
+	p.refused(t, other, l)
+}
+
+// TestMaxConns checks the limits on connections.
+func TestMaxConns(t *testing.T) {
+	for _, lc := range []rsocket.ListenConfig{{MaxConns: 2, MaxConnsPerPeer: -1}, {MaxConnsPerPeer: 2}} {
+		t.Run("", func(t *testing.T) {
+			p := machines(t)
+			l := p.limited(t, lc)
+			first := must(p.clientOn(t, p.here, l))(t)
+			must(p.clientOn(t, p.here, l))(t)
+			p.refused(t, p.here, l)
+			check(t, first.Close())
+			until(t, "a place is free", func() bool { _, err := p.clientOn(t, p.here, l); return err == nil })
+		})
+	}
+}
+
+// TestDefaultMemory checks that one host's idle connections do not lock out others where a process may lock no more
+// than 8 MiB, the default of Linux, and that the kernel never refuses what the limits permit.
+func TestDefaultMemory(t *testing.T) {
+	p := machines(t)
+	other := p.net.Machine()
+	p.there.SetLimits(verbstest.Limits{Memlock: 8 << 20})
+	l := p.limited(t, rsocket.ListenConfig{})
+	count := func(m *verbstest.Machine) (n int) {
+		for ; ; n++ {
+			if _, err := p.clientOn(t, m, l); err != nil {
+				isError(t, err, cm.ErrServerLimit)
+				return n
+			}
+		}
+	}
+	if a, b := count(p.here), count(other); a < 4 || b < 4 {
+		t.Errorf("%d connections from one host, then %d from another", a, b)
+	}
+}
+
+// TestMemoryOptions checks limits that no connection fits in, and those that stand for none.
+func TestMemoryOptions(t *testing.T) {
+	need := must(rsocket.ConnMemory(rsocket.Config{}))(t)
+	p := machines(t)
+	p.onServer(func() {
+		for _, lc := range []rsocket.ListenConfig{{MaxMemory: need - 1}, {MaxMemoryPerPeer: 1}} {
+			_, err := lc.Listen(t.Context(), "tcp", ":7471")
+			isError(t, err, uverbs.ErrInvalid)
+		}
+	})
+	for _, lc := range []rsocket.ListenConfig{{MaxMemory: -1}, {MaxMemory: need}, {MaxMemory: -1, MaxMemoryPerPeer: need}} {
+		t.Run("", func(t *testing.T) {
+			p := machines(t)
+			l := p.limited(t, lc)
+			must(p.clientOn(t, p.here, l))(t)
+			_, err := p.clientOn(t, p.here, l)
+			if limited := errors.Is(err, cm.ErrServerLimit); limited != (lc.MaxMemory > 0 || lc.MaxMemoryPerPeer > 0) {
+				t.Errorf("%+v: the second client's error is %v", lc, err)
+			}
+		})
+	}
+}
