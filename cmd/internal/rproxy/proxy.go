@@ -22,7 +22,7 @@ import (
 type proxy struct {
 	*options
 	log   *log.Logger
-	limit *quota.Limit // of connections
+	limit *quota.Limit // of connections, if the clients use TCP; rsockets are rejected before they are established
 	open  sync.WaitGroup
 	cut   atomic.Int64 // connections that were reset because the program ends
 }
@@ -37,8 +37,13 @@ type conn interface {
 // listen returns a listener at a.
 func (p *proxy) listen(ctx context.Context, a address) (net.Listener, error) {
 	if a.rdma {
-		return (&rsocket.ListenConfig{Config: p.config}).Listen(ctx, a.network, a.addr)
+		lc := &rsocket.ListenConfig{Config: p.config, MaxConns: p.most, MaxConnsPerPeer: -1}
+		if p.mostPerPeer > 0 {
+			lc.MaxConnsPerPeer = p.mostPerPeer
+		}
+		return lc.Listen(ctx, a.network, a.addr)
 	}
+	p.limit = quota.New(int64(p.most), int64(p.mostPerPeer))
 	return new(net.ListenConfig).Listen(ctx, a.network, a.addr)
 }
 
@@ -81,7 +86,6 @@ func (p *proxy) say(format string, args ...any) {
 
 // serve forwards connections until ctx ends, or the listener fails.
 func (p *proxy) serve(ctx context.Context) (err error) {
-	p.limit = quota.New(int64(p.most), int64(p.mostPerPeer))
 	l, err := p.listen(ctx, p.from)
 	if err != nil {
 		return err
