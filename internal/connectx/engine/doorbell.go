@@ -32,14 +32,15 @@ type flameRegister struct {
 
 // A flame is a doorbell that may be followed by the rest of its WQE: BlueFlame.
 type flame struct {
-	bytes   []byte
-	want    int  // size of the WQE, rounded up to blocks
-	pending bool // the doorbell has not been executed yet
-	timer   *loop.Timer
+	bytes    []byte
+	want     int  // size of the WQE, rounded up to blocks
+	pending  bool // the doorbell has not been executed yet
+	combined bool // of smaller stores
+	timer    *loop.Timer
 }
 
 // Store processes a store of the host to a UAR page: arming a CQ, a send
-// doorbell, or a part of a BlueFlame burst. data is 8 bytes, or a whole burst.
+// doorbell, or a part of a BlueFlame burst. data is 8 bytes, a whole burst, or a part of 8 bytes of a burst.
 func (h *HCA) Store(uar, offset uint32, data []byte) {
 	h.watch.wake()
 	switch {
@@ -48,9 +49,42 @@ func (h *HCA) Store(uar, offset uint32, data []byte) {
 	case offset >= flameBase && offset < flameEnd && len(data)%8 == 0 && len(data) > 0 &&
 		int(offset)+len(data) <= flameEnd:
 		h.flame(uar, offset, data)
+	case offset >= flameBase && offset < flameEnd && len(data) > 0 && 8%len(data) == 0 && int(offset)%len(data) == 0:
+		h.combine(uar, offset, data)
 	default:
 		h.violate(Violation{Rule: RuleStore, Offset: uint64(offset), WQE: bytes.Clone(data),
 			Text: "a store of " + hex(uint(len(data))) + " bytes to UAR page " + hex(uar)})
+	}
+}
+
+// A fragment is the first part of 8 bytes that arrive in parts.
+type fragment struct {
+	offset uint32
+	bytes  []byte
+}
+
+// combine collects smaller stores of a burst. Processors combine them in the buffers of such memory; UCX, for one,
+// leaves it to the compiler how it copies 64 bytes.
+func (h *HCA) combine(uar, offset uint32, data []byte) {
+	at := flameRegister{uar, offset &^ (flameSize - 1)}
+	p := h.fragments[at]
+	switch {
+	case offset%8 == 0:
+		p = fragment{offset, bytes.Clone(data)}
+	case len(p.bytes) > 0 && p.offset+uint32(len(p.bytes)) == offset:
+		p.bytes = append(p.bytes, data...)
+	default:
+		h.violate(Violation{Rule: RuleStore, Offset: uint64(offset), WQE: bytes.Clone(data),
+			Text: "a part of 8 bytes without its beginning, to UAR page " + hex(uar)})
+		return
+	}
+	if h.fragments[at] = p; len(p.bytes) < 8 {
+		return
+	}
+	delete(h.fragments, at)
+	h.flame(uar, p.offset, p.bytes)
+	if f := h.blueFlame[at]; f != nil {
+		f.combined = true
 	}
 }
 
@@ -119,6 +153,10 @@ func (h *HCA) endBurst(at flameRegister) {
 	if len(f.bytes) > 8 {
 		h.violate(Violation{Rule: RuleBlueFlame, Offset: uint64(at.base), WQE: bytes.Clone(f.bytes),
 			Text: "a burst stopped after " + hex(uint(len(f.bytes))) + " of " + hex(uint(f.want)) + " bytes"})
+	}
+	if f.combined && len(f.bytes) == 8 {
+		h.violate(Violation{Rule: RuleStore, QPN: uint32(prm.CtrlQPN.Get(f.bytes)), Offset: uint64(at.base),
+			WQE: bytes.Clone(f.bytes), Text: "a doorbell of several stores: the device may see a part of it"})
 	}
 	if f.pending {
 		f.bytes = f.bytes[:8]

@@ -28,7 +28,7 @@ func TestBlueFlame(t *testing.T) {
 	run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 		p := newPair(w, engine.QPAttr{})
 		for i, n := range []int{1, 12, 28, 29, 92, 93, 200, 220} {
-			for _, step := range []int{8, 64, 256} {
+			for _, step := range []int{1, 4, 8, 64, 256} {
 				want := pattern(n, i+step)
 				w.do(func() {
 					p.a.post(wqe{op: prm.OpcodeWrite, silent: true}.raddr(p.bm, 1000).inline([]byte{1}))

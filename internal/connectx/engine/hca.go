@@ -142,6 +142,7 @@ type HCA struct {
 	port         port
 	eth          ethernet
 	blueFlame    map[flameRegister]*flame
+	fragments    map[flameRegister]fragment
 	watch        watch
 	injections   []*injection
 	toGroup      bool // the packet that is processed is for a multicast group
@@ -201,6 +202,7 @@ func (h *HCA) clear() {
 	h.groups = make(map[[16]byte][]*QP)
 	h.management = nil
 	h.blueFlame = make(map[flameRegister]*flame)
+	h.fragments = make(map[flameRegister]fragment)
 	h.watch = watch{hca: h}
 	h.injections = nil
 	h.faults, h.fates = faults{}, fates{}

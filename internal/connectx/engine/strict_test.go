@@ -172,7 +172,15 @@ var ruleTests = []struct {
 		p.a.h.Store(16, 0x20, []byte{0, 0, 0, 0, 0, 0xff, 0, 0})
 	}},
 	{engine.RuleStore, "an invalid offset", func(w *world, p *pair) { p.a.h.Store(16, 0x28, make([]byte, 8)) }},
-	{engine.RuleStore, "four bytes", func(w *world, p *pair) { p.a.h.Store(16, 0x800, make([]byte, 4)) }},
+	{engine.RuleStore, "three bytes", func(w *world, p *pair) { p.a.h.Store(16, 0x800, make([]byte, 3)) }},
+	{engine.RuleStore, "half a doorbell", func(w *world, p *pair) { p.a.h.Store(16, 0x804, make([]byte, 4)) }},
+	{engine.RuleStore, "a doorbell of two stores", func(w *world, p *pair) {
+		b := p.a.write(wqe{op: prm.OpcodeWrite}.raddr(p.bm, 0))
+		be.PutUint32(p.a.h.bytes(p.a.record+4, 4), uint32(p.a.posted))
+		p.a.h.Store(p.a.uar, p.a.flame, b[:4])
+		p.a.h.Store(p.a.uar, p.a.flame+4, b[4:8])
+		p.a.post(wqe{op: prm.OpcodeNOP})
+	}},
 	{engine.RuleInline, "more than the WQE", func(w *world, p *pair) {
 		x := wqe{op: prm.OpcodeSend}.inline(make([]byte, 12))
 		be.PutUint32(x.segments, 1<<31|13)
