@@ -79,7 +79,7 @@ func (h *host) stream(t *testing.T, c streamCase, p pair, addr string) {
 		func(s *program.Process) bool { return h.awaitListener(t, s, "TCP", port) },
 		h.streamEnd(c, p.client, "-s "+addr, port))
 	serverErr, clientErr := program.Finish(s, cl)
-	want, got := streamColumns(t, s), streamColumns(t, cl)
+	want, got := formOf(t, s), formOf(t, cl)
 	if p.client == cSide && strings.Contains(c.options, "-T a") && cl.Status() == pollHUP {
 		// The server has ended before the client has read everything.
 		clientErr, got = nil, want
@@ -105,28 +105,14 @@ func (h *host) streamEnd(c streamCase, s side, role, port string) end {
 	return e
 }
 
-// streamHeader is the first line of the programs' output.
-const streamHeader = "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n"
-
-// streamColumns returns the output without the columns of measured times.
-func streamColumns(t *testing.T, p *program.Process) string {
+// formOf returns the output of a program that has succeeded, without the figures.
+func formOf(t *testing.T, p *program.Process) string {
 	t.Helper()
-	rows, ok := strings.CutPrefix(p.Stdout.String(), streamHeader)
-	if !ok || p.Stderr.String() != "" {
-		t.Errorf("that is not what rstream prints:\n%v", p)
+	form, err := streamForm(p.Stdout.String())
+	if err != nil || p.Stderr.String() != "" {
+		t.Errorf("that is not what rstream prints: %v\n%v", err, p)
 	}
-	var b strings.Builder
-	for row := range strings.Lines(rows) {
-		if strings.HasPrefix(row, "Keepalive: ON") || strings.HasPrefix(row, "  time: ") {
-			continue // of the C program with -k
-		}
-		if f := strings.Fields(row); len(f) != 8 {
-			t.Errorf("%d columns:\n%v", len(f), p)
-		} else {
-			fmt.Fprintln(&b, f[:5])
-		}
-	}
-	return b.String()
+	return form
 }
 
 // preloadRun runs a program with the libraries of rdma-core 65, and preloadRDMA with librspreload, too.
