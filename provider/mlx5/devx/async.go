@@ -56,7 +56,7 @@ func (o *Obj) QueryAsync(in []byte, n int, wrID uint64, r *Replies) error {
 }
 
 // Next waits for the next reply: mlx5dv_devx_get_async_cmd_comp(3). The device may have refused the command: the reply
-// begins with its status. Next returns ctx's error when ctx is done, [uverbs.ErrClosed] after Close, and
+// begins with its status. Next returns context.Cause(ctx) after the end of ctx, [uverbs.ErrClosed] after Close, and
 // [uverbs.ErrDeviceGone] after the removal of the device.
 func (r *Replies) Next(ctx context.Context) (wrID uint64, reply []byte, err error) {
 	b, err := r.next(ctx, hdrSize+maxSize)

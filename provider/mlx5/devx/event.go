@@ -83,7 +83,7 @@ func (e *EventChannel) Subscribe(obj *Obj, cookie uint64, types ...EventType) er
 	return obj.life.With(op, subscribe)
 }
 
-// Next waits for the next event: mlx5dv_devx_get_event(3). It returns ctx's error when ctx is done,
+// Next waits for the next event: mlx5dv_devx_get_event(3). It returns context.Cause(ctx) after the end of ctx,
 // EOVERFLOW if the kernel has dropped events, [uverbs.ErrClosed] after Close, and [uverbs.ErrDeviceGone]
 // after the removal of the device.
 func (e *EventChannel) Next(ctx context.Context) (Event, error) {

@@ -62,11 +62,11 @@ func (f *file) next(ctx context.Context, n int) ([]byte, error) {
 	select {
 	case f.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 	defer func() { <-f.turn }()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if len(f.buf) < n {
 		f.buf = make([]byte, n)
@@ -90,7 +90,7 @@ func (f *file) next(ctx context.Context, n int) ([]byte, error) {
 	case err == nil:
 		return slices.Clone(f.buf[:n]), nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 	return nil, f.explain(err)
 }

@@ -69,21 +69,25 @@ func TestNextOfMany(t *testing.T) {
 func TestNextContext(t *testing.T) {
 	f, w := messages(t)
 	f.turn <- struct{}{} // another goroutine reads
-	ctx, cancel := context.WithCancel(t.Context())
+	why := errors.New("the operator said so")
+	ctx, cancel := context.WithCancelCause(t.Context())
 	returned := make(chan error)
 	go func() {
 		_, err := f.next(ctx, hdrSize)
 		returned <- err
 	}()
-	cancel()
-	if err := <-returned; !errors.Is(err, context.Canceled) {
+	cancel(why)
+	if err := <-returned; !errors.Is(err, why) {
 		t.Errorf("while another goroutine reads: %v", err)
 	}
 	<-f.turn
+	if _, err := f.next(ctx, hdrSize); !errors.Is(err, why) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
 	message := make([]byte, hdrSize)
 	for range 200 {
-		ctx, cancel := context.WithCancel(t.Context())
-		go cancel()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go cancel(why)
 		go func() { _, err := w.Write(message); returned <- err }()
 		_, errFirst := f.next(ctx, hdrSize)
 		if errWrite := <-returned; errWrite != nil {
@@ -92,7 +96,7 @@ func TestNextContext(t *testing.T) {
 		if errFirst == nil {
 			continue
 		}
-		if !errors.Is(errFirst, context.Canceled) {
+		if !errors.Is(errFirst, why) {
 			t.Fatal(errFirst)
 		}
 		if _, err := f.next(t.Context(), hdrSize); err != nil {
