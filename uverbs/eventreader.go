@@ -15,8 +15,8 @@ import (
 
 // An eventReader reads the asynchronous events of a context in its own goroutine. The library
 // itself handles two of them, whether or not the program calls NextEvent: after the device's
-// failure or an overrun of a CQ, waits and polls return errors. All events are kept for
-// NextEvent.
+// failure or an overrun of a CQ, waits end, and polls of an empty CQ return the error. All
+// events are kept for NextEvent.
 type eventReader struct {
 	c     *Context
 	file  *os.File
