@@ -81,9 +81,13 @@ func openErrors() []errorCase {
 		return second(d.Open())
 	}
 	return []errorCase{
-		{"no such device", noSuchDevice("mlx5_9", []Device{{Name: "rxe0"}, {Name: "mlx5_0"}}),
+		{"no such device", noSuchDevice("mlx5_9", []Device{{Name: "rxe0"}, {Name: "mlx5_0"}}, false),
 			[]error{ErrNoDevice, unix.ENODEV}},
-		{"no device at all", noSuchDevice("", nil), []error{ErrNoDevice}},
+		{"no such device in exclusive mode", noSuchDevice("mlx5_9", []Device{{Name: "rxe0"}}, true), []error{ErrNoDevice}},
+		{"no device at all", noSuchDevice("", nil, false), []error{ErrNoDevice}},
+		{"no device at all in exclusive mode", noSuchDevice("", nil, true), []error{ErrNoDevice}},
+		{"ioctl denied", (&Context{name: "rxe0"}).wrap("open", "rxe0", explainGetContext(unix.EPERM), ""),
+			[]error{fs.ErrPermission, unix.EPERM}},
 		{"no RDMA in the kernel", explainDevices(&nldevError{unix.EPROTONOSUPPORT}),
 			[]error{ErrNoDevice, unix.EPROTONOSUPPORT}},
 		{"list refused", explainDevices(&nldev.Error{Op: "list devices", Errno: unix.EPERM}),

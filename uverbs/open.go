@@ -35,12 +35,12 @@ func Open(name string) (*Context, error) {
 			return d.Open()
 		}
 	}
-	return nil, noSuchDevice(name, devices)
+	return nil, noSuchDevice(name, devices, exclusive())
 }
 
 func openFirst(devices []Device) (*Context, error) {
 	if len(devices) == 0 {
-		return nil, noSuchDevice("", nil)
+		return nil, noSuchDevice("", nil, exclusive())
 	}
 	var spare *Context
 	var errs []error
@@ -142,8 +142,22 @@ func noProvider(d Device) string {
 	return "goverbs has no provider for the " + d.Driver() + " driver: it has those for " + strings.Join(names, " and ")
 }
 
-func noSuchDevice(name string, devices []Device) error {
+// exclusive reports whether each device belongs to one network namespace. It is for explanations: if the
+// kernel cannot be asked, it returns false, which is the default.
+func exclusive() bool {
+	if machine.Current() != nil {
+		return false
+	}
+	shared, err := nldev.NetnsMode()
+	return err == nil && !shared
+}
+
+func noSuchDevice(name string, devices []Device, exclusive bool) error {
 	e := &Error{Op: "open", Object: name, Kind: ErrNoDevice, Errno: unix.ENODEV}
+	if len(devices) == 0 && exclusive {
+		e.Detail = "this network namespace has no RDMA device: " + nldev.MoveDevice
+		return e
+	}
 	if len(devices) == 0 {
 		e.Detail = "this network namespace has no RDMA device: " + nldev.GetDevice
 		return e
@@ -153,6 +167,9 @@ func noSuchDevice(name string, devices []Device) error {
 		names[i] = d.Name
 	}
 	e.Detail = "no RDMA device of that name: there is " + strings.Join(names, ", ")
+	if exclusive {
+		e.Detail += "; " + nldev.MoveDevice
+	}
 	return e
 }
 
@@ -192,7 +209,8 @@ func explainOpen(d *Device, err error) error {
 	case unix.EPERM:
 		e.Kind = ErrNetns
 		e.Detail = "the device belongs to another network namespace, or a container's device list forbids it: move it with" +
-			" `rdma dev set " + d.Name + " netns <name>`, or allow the device"
+			" `rdma dev set " + d.Name + " netns <name>`, let all namespaces share the devices with `rdma system set netns" +
+			" shared`, or allow the device"
 	case unix.EMFILE:
 		e.Detail = explainFDs(errno)
 	case unix.ENXIO, unix.ENODEV, unix.EIO:
@@ -260,6 +278,11 @@ func explainGetContext(err error) error {
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return &Error{Op: "open", Kind: ErrNotSupported, Errno: errnoOf(err),
 			Detail: "the kernel has no ioctl that creates a verbs context: Linux 5.10 or newer is needed"}
+	}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
+		return &Error{Op: "open", Errno: errnoOf(err),
+			Detail: "the node could be opened, but the ioctl is refused, as a seccomp filter or security module of a " +
+				"container or sandbox does: permit ioctl(2) with RDMA_VERBS_IOCTL (0xc0181b01) in its seccomp profile"}
 	}
 	if errors.Is(err, unix.ENOMEM) {
 		return &Error{Op: "open", Errno: unix.ENOMEM,

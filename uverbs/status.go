@@ -38,8 +38,9 @@ var statusTexts = [...]string{
 	WCRemOpErr: "remote operation error: the peer could not complete it, see its own completions; rxe also reports this " +
 		"when the peer's receive is too short",
 	WCRetryExcErr: "transport retry count exceeded: the peer did not reply: is its QP in RTR, with this QP as its " +
-		"DestQPN, is the address right, is the network up; on rxe also a peer without a receive posted; QPAttr.Timeout " +
-		"and RetryCnt determine how long the QP retries",
+		"DestQPN, is the address right, is the network up; if short messages arrive and long ones do not, a link or " +
+		"switch of the path has a smaller MTU than QPAttr.PathMTU; on rxe also a peer without a receive posted; " +
+		"QPAttr.Timeout and RetryCnt determine how long the QP retries",
 	WCRNRRetryExcErr: "receiver-not-ready retry count exceeded: the peer has no receive posted: post it before this " +
 		"end sends, or raise QPAttr.RNRRetry here (7 is for ever) or MinRNRTimer there",
 	WCLocRDDViolErr:    "local RDD violation",

@@ -16,6 +16,12 @@ const GetDevice = "load the driver of an RDMA NIC, or make a software device of 
 	" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0` (rdma comes with iproute2; a kernel without" +
 	" the module rdma_rxe, as many cloud images have, is to be replaced by the distribution's full one)"
 
+// MoveDevice describes how to get a device in a network namespace if each device belongs to one: see
+// [NetnsMode].
+const MoveDevice = "each device belongs to one network namespace, since the kernel is in exclusive mode: in the" +
+	" namespace that has the device, move it with `rdma dev set <device> netns <name>`, or let all namespaces share the" +
+	" devices with `rdma system set netns shared`, which the kernel permits while there are no others"
+
 // NoRDMA describes what to do about ErrNoRDMA.
 const NoRDMA = "the kernel has no RDMA subsystem, or the container or sandbox hides it: on the host, " + GetDevice
 

@@ -96,6 +96,9 @@ func TestDeviceOpenElsewhere(t *testing.T) {
 		!strings.Contains(err.Error(), "rdma dev set "+device.Name) {
 		t.Errorf("Open from another namespace: %v", err)
 	}
+	if _, err := uverbs.Open(""); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), "exclusive mode") {
+		t.Errorf("Open of any device from another namespace: %v", err)
+	}
 }
 
 // setNetnsMode sets the mode as soon as the kernel allows it: it counts a namespace for some time
