@@ -228,10 +228,20 @@ func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Co
 	if _, err := c.setUp(o); err != nil {
 		return nil, err
 	}
-	if err := withStep("connect", s.Connect(ctx, c.param(o))); err != nil {
-		return nil, err
+	begin := time.Now()
+	if err := s.Connect(ctx, c.param(o)); err != nil {
+		return nil, withStep("connect", explainDeadline(err, time.Since(begin)))
 	}
 	return c.finishSetup(s.Event().PrivateData), nil
+}
+
+// explainDeadline adds to the end of a context's time what to check, if err is that.
+func explainDeadline(err error, waited time.Duration) error {
+	if err != context.DeadlineExceeded {
+		return err
+	}
+	return &Error{Op: "connect", Err: err, Detail: "no reply within " + waited.Round(time.Millisecond).String() +
+		", before the deadline of the call: the peer is busy or not reached: " + checkPeer}
 }
 
 // resolveRoute resolves the route, unless the program knows it.

@@ -157,6 +157,11 @@ func (e *Event) lookupError() error {
 	return e.rejected(0, "status "+strconv.Itoa(e.Status))
 }
 
+// checkPeer is the advice if a peer does not reply to a request for a connection. A
+// device can also have failed: after an outage, that of rxe may send and receive no
+// requests any more, which doctor finds.
+const checkPeer = "check that it is up and that UDP port 4791 is open both ways, and run `doctor` on both machines"
+
 // explainStatus returns an explanation of an event's errno.
 func explainStatus(t EventType, errno unix.Errno) string {
 	switch {
@@ -169,7 +174,7 @@ func explainStatus(t EventType, errno unix.Errno) string {
 	case t == EventRouteError && errno == unix.ETIMEDOUT:
 		return "the subnet administrator did not reply in time: check the subnet manager, or allow more time"
 	case t == EventUnreachable && errno == unix.ETIMEDOUT:
-		return "the peer did not reply: check that it is up and that UDP port 4791 is open both ways"
+		return "the peer did not reply: " + checkPeer
 	case t == EventUnreachable:
 		return "no reply from the peer"
 	case t == EventMulticastError:
