@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -119,7 +118,6 @@ func racing(t *testing.T, ctx context.Context, uses []func() error, end func() e
 				if errors.Is(err, uverbs.ErrClosed) {
 					return
 				}
-				runtime.Gosched() // else the others may not run for seconds: see "Poll or wait" in docs/performance.md
 			}
 			t.Error("it goes on after Close")
 		})
