@@ -45,7 +45,8 @@ var (
 	// no program listens. The [Error] has the reason and the peer's private data.
 	ErrRejected = newSentinel("cm: connection rejected", unix.ECONNREFUSED)
 	// ErrServerBusy means that the server's listener has no room for another handshake
-	// now. A later attempt may succeed. The error of the client also matches ErrRejected.
+	// now, or did not wait until the client confirmed the connection. A later attempt may
+	// succeed. The error of the client also matches ErrRejected.
 	ErrServerBusy = newSentinel("cm: the server is busy: its listener has no room for another handshake now,"+
 		" and a later attempt may succeed", unix.ECONNREFUSED)
 	// ErrServerLimit means that a limit of the server's listener is reached, on

@@ -68,8 +68,8 @@ type Event struct {
 	subject subject
 	err     error // set if the library, not the kernel, made the event an error
 	// withdrawn is set if the peer has ended the handshake before this side could
-	// confirm it. The kernel's event of that follows.
-	withdrawn bool
+	// confirm it. The kernel's event of that follows: EventRejected, with unconfirmed set.
+	withdrawn, unconfirmed bool
 }
 
 // A subject is what an event is about. Its name is formatted only for errors: most events are not errors.
@@ -132,8 +132,12 @@ func (e *Event) Err() error {
 
 func (e *Event) rejected(r RejectReason, why string) error {
 	reason, text := parseRefusal(e.PrivateData)
-	if reason != nil {
+	switch {
+	case reason != nil:
 		why = kindText(reason)
+	case e.unconfirmed: // an end without a reason, after the peer had accepted
+		reason, why = ErrServerBusy, "the server was busy, closed its listener or has ended:"+
+			" it did not wait for the confirmation of the connection"
 	}
 	if text != "" {
 		why += ": " + strconv.Quote(text)

@@ -95,7 +95,7 @@ func TestAcceptBesideHalfOpen(t *testing.T) {
 }
 
 // TestHandshakesCanceled checks that handshakes that have waited long enough are canceled if all slots are in use, but
-// no more than needed, and that their peers read that the server is busy.
+// no more than needed.
 func TestHandshakesCanceled(t *testing.T) {
 	r := newRig(t)
 	shorten(t, &crowdTime, 200*time.Millisecond)
@@ -120,15 +120,8 @@ func TestHandshakesCanceled(t *testing.T) {
 	}
 	canceled := 0
 	for _, a := range all {
-		if r.State(a.kernelID) != "over" {
-			continue
-		}
-		canceled++
-		for _, typ := range []EventType{EventConnectResponse, EventRejected} {
-			e := a.process(good(a.nextFit(limit(t), oneOf(typ)))(t))
-			if typ == EventRejected {
-				is(t, "a peer that has not confirmed", e.Err(), ErrRejected, ErrServerBusy)
-			}
+		if r.State(a.kernelID) == "over" {
+			canceled++
 		}
 	}
 	if canceled == 0 || canceled == 4 {
@@ -601,7 +594,7 @@ func TestRequestOrAccept(t *testing.T) {
 	is(t, "the client", (<-done).err, ErrRejected)
 }
 
-// TestRejectedWhileConfirming checks that a client that is rejected while it confirms the connection reads why.
+// TestRejectedWhileConfirming checks that a client whose confirmation is too slow for the server reads that it is busy.
 func TestRejectedWhileConfirming(t *testing.T) {
 	r := newRig(t)
 	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond}))(t))

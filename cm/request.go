@@ -3,7 +3,6 @@ package cm
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // A Request is a connection request that has not been accepted or rejected yet.
@@ -40,13 +39,17 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (_ *Conn, peer bool, _ error) {
 	c := &Conn{id: r.id, peerData: r.PrivateData()}
 	fromCaller, err := c.setUp(o)
+	var refuseErr error
 	if err == nil {
 		ctx, cancel := wait()
 		err = c.id.Accept(ctx, c.param(o))
 		cancel()
+	} else {
+		// Not after Accept: the kernel would go on repeating the reply, and the command
+		// that closes the id would wait for its last repetition, for more than a minute.
+		refuseErr = c.id.refuse(err)
 	}
 	if err != nil {
-		refuseErr := c.id.refuse(err)
 		closeErr := joinErrors(c.abandon(), refuseErr)
 		return nil, !fromCaller && closeErr == nil && isPeerError(err), joinErrors(err, closeErr)
 	}
@@ -63,8 +66,8 @@ func (r *Request) Reject(privateData []byte) error {
 func (r *Request) Close() error { return r.id.Close() }
 
 var (
-	errSlowPeer = fmt.Errorf("%w: the client has not confirmed the connection in time", ErrServerBusy)
-	errCrowded  = fmt.Errorf("%w: the client has not confirmed the connection while others wait", ErrServerBusy)
+	errSlowPeer = errors.New("cm: the peer has not confirmed in time")
+	errCrowded  = errors.New("cm: the peer has not confirmed while others wait")
 )
 
 // isPeerError reports whether a handshake has failed because of the peer or because

@@ -257,6 +257,7 @@ func (s *SyncID) awaitReason(ctx context.Context, found *Event) *Event {
 	defer cancel()
 	if r, err := s.nextFit(ctx, connectResults); err == nil {
 		if e := s.ID.process(r); e != nil {
+			e.unconfirmed = true
 			return e
 		}
 	}
