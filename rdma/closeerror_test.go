@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -75,5 +76,42 @@ func TestEndOfSender(t *testing.T) {
 	}
 	if n, err := receiveRest(t, p.client); n != 1 || err != io.EOF {
 		t.Errorf("%d messages, then %v", n, err)
+	}
+}
+
+// TestUndeliveredCount checks how many messages a side learns that the peer has not received when it has closed the
+// connection: not those that its program has released or still holds, and not calls, which return errors.
+func TestUndeliveredCount(t *testing.T) {
+	for _, size := range []int{20, 1000, 5000} {
+		for received := range 4 {
+			p := connect(t, &rdma.Options{Linger: -1, Offers: 8}, &rdma.Options{Offers: 8})
+			ctx := limit(t)
+			const messages = 4
+			for i := range messages {
+				check(t, p.client.Send(ctx, numbered(i, size)))
+			}
+			sent := p.client.Stats().Sent
+			called := background(func() error { _, err := p.client.Call(ctx, numbered(messages, size)); return err })
+			until(t, "the call is sent", func() bool { return p.client.Stats().Sent > sent })
+			for i := range received {
+				m := must(p.server.Recv(ctx))(t)
+				if i != 1 { // that one is held
+					m.Release()
+				} else {
+					defer m.Release()
+				}
+			}
+			check(t, p.server.Close())
+			isError(t, within(t, called, "Call"), io.EOF)
+			err := p.client.Close()
+			isError(t, err, rdma.ErrUndelivered)
+			want := fmt.Sprintf(" %d messages may not", messages-received)
+			if received == messages-1 {
+				want = " 1 message may not"
+			}
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%d of %d messages of %d bytes were received: %v", received, messages, size, err)
+			}
+		}
 	}
 }

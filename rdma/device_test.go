@@ -15,7 +15,8 @@ func TestDevice(t *testing.T) {
 		"MutualCalls": TestMutualCalls, "LongReplyBesideMessages": TestLongReplyBesideMessages,
 		"GroupMembers": TestGroupMembers, "GroupLengths": TestGroupLengths, "GroupErrors": TestGroupErrors,
 		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
-		"Ends": TestEnds, "CloseErrorText": TestCloseErrorText, "SlowSubscriber": TestSlowSubscriber,
+		"Ends": TestEnds, "UndeliveredCount": TestUndeliveredCount, "ListenDialAccept": TestListenDialAccept,
+		"CloseErrorText": TestCloseErrorText, "SlowSubscriber": TestSlowSubscriber,
 	} {
 		t.Run(name, f)
 	}

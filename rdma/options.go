@@ -39,9 +39,10 @@ type Options struct {
 	Timeout time.Duration
 	// TOS is the type of service of the packets: see [cm.Options].
 	TOS uint8
-	// Backlog is how many requests may wait for Accept: see [cm.Options].
+	// Backlog is how many requests may wait for a handshake: see [cm.Options].
 	Backlog int
-	// MaxHandshakes is how many handshakes of a listener may run at a time: 256 by default.
+	// MaxHandshakes is how many connections of a listener may be between request and Accept: 256 by default. Each has its
+	// receives and its queues: see MaxMemory. Clients beyond it and Backlog receive [ErrServerBusy].
 	MaxHandshakes int
 	// MaxConns is how many connections of a listener may exist, and MaxConnsPerPeer how many of one IP address. Clients
 	// beyond them receive [ErrServerLimit]: see [cm.Options] for the defaults.

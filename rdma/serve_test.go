@@ -101,3 +101,32 @@ func TestServePanic(t *testing.T) {
 		}
 	}
 }
+
+// TestListenDialAccept listens, dials, sends and closes before it accepts, in one goroutine. Nothing is lost.
+func TestListenDialAccept(t *testing.T) {
+	p := machines(t)
+	ctx := limit(t)
+	l := p.listen(t, nil)
+	const conns = 3
+	for i := range conns {
+		var c *rdma.Conn
+		p.onClient(func() { c = must(rdma.Dial(ctx, p.addr(l), nil))(t) })
+		check(t, c.Send(ctx, numbered(0, 100+i)))
+		check(t, c.Close())
+	}
+	seen := map[int]bool{}
+	for range conns {
+		c := must(l.Accept(ctx))(t)
+		m := must(c.Recv(ctx))(t)
+		seen[m.Len()] = true
+		m.Release()
+		if n, err := receiveRest(t, c); n != 0 || err != io.EOF {
+			t.Errorf("%d further messages, then %v", n, err)
+		}
+		check(t, c.Close())
+	}
+	if len(seen) != conns {
+		t.Errorf("the messages of %d connections have come, not of %d", len(seen), conns)
+	}
+	check(t, l.Close())
+}
