@@ -124,14 +124,18 @@ func (a *account) tryFixed(n int64) error {
 	return nil
 }
 
-// memoryLimit returns the error of a limit.
+// memoryLimit returns the error of a limit. A client that is refused gets about a hundred bytes of it.
 func memoryLimit(kind, err error) error {
-	fix := "Options.MaxMemory"
 	var e *quota.Exceeded
-	if errors.As(err, &e) && e.PerPeer {
-		fix = "Options.MaxMemoryPerPeer"
+	switch {
+	case !errors.As(err, &e):
+		return fmt.Errorf("%w: %w", kind, err)
+	case e.PerPeer:
+		return fmt.Errorf("%w: Options.MaxMemoryPerPeer: %v uses %d of %d bytes and wants %d", kind, e.Peer, e.Used, e.Max,
+			e.Want)
 	}
-	return fmt.Errorf("%w: bytes of memory: %w: raise %s", kind, err, fix)
+	return fmt.Errorf("%w: Options.MaxMemory: %d of %d bytes are in use, and %v wants %d", kind, e.Used, e.Max, e.Peer,
+		e.Want)
 }
 
 // release ends the use of n bytes, and lets those begin that wait.

@@ -83,7 +83,8 @@ func TestIdlePeersOfOneHost(t *testing.T) {
 	for {
 		c, err := dialTo(t, idle, server, l)
 		if err != nil {
-			if !errors.Is(err, cm.ErrServerLimit) || !errors.Is(err, cm.ErrRejected) {
+			if !errors.Is(err, ErrServerLimit) || !errors.Is(err, cm.ErrRejected) ||
+				!strings.Contains(err.Error(), "of 3145728 bytes and wants 196608") {
 				t.Errorf("after %d connections: %v", len(all)/2, err)
 			}
 			break
