@@ -293,13 +293,21 @@ func (g *Group) explain(wc *uverbs.WC, err error) error {
 	if wc.Status == uverbs.WCSuccess || errors.Is(err, uverbs.ErrClosed) {
 		return err
 	}
-	failed := error(&lost{err})
+	failed := error(&groupFailed{err})
 	if g.failed.CompareAndSwap(nil, &failed) {
 		g.sendCQ.EndWaits(failed)
 		g.recvCQ.EndWaits(failed)
 	}
 	return g.failure()
 }
+
+// groupFailed is the error of a group whose QP has failed.
+type groupFailed struct{ cause error }
+
+func (f *groupFailed) Error() string {
+	return "the queue pair of the group has failed: " + f.cause.Error()
+}
+func (f *groupFailed) Unwrap() []error { return []error{ErrDisconnected, f.cause} }
 
 // failure returns why the QP has failed, or nil if it has not.
 func (g *Group) failure() error {

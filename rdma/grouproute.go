@@ -40,10 +40,11 @@ type routing struct {
 
 // A route is the address of a member. Its fields belong to Group.mu.
 type route struct {
-	key  uverbs.AHKey
-	ah   *uverbs.AH // nil until the address is resolved
-	used uint64     // when it was used last
-	busy int        // calls and datagrams that use it, and the resolver
+	key      uverbs.AHKey
+	ah       *uverbs.AH // nil until the address is resolved
+	replaces *uverbs.AH // of a route that was removed for it: the resolver closes it
+	used     uint64     // when it was used last
+	busy     int        // calls and datagrams that use it, and the resolver
 
 	resolving bool          // until ah exists and the datagrams that have waited are sent
 	resolved  chan struct{} // closed then
@@ -69,10 +70,13 @@ func (g *Group) stopRouting() error {
 	g.resolving.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	var errs []error
 	for _, r := range g.wanted {
 		close(r.resolved)
+		if r.replaces != nil {
+			errs = append(errs, r.replaces.Close())
+		}
 	}
-	var errs []error
 	for _, r := range g.peers {
 		if r.ah != nil {
 			errs = append(errs, r.ah.Close())
@@ -155,12 +159,10 @@ func (g *Group) want(key uverbs.AHKey) (*route, error) {
 		return nil, fmt.Errorf("%w: the addresses of %d members wait to be resolved, and no more may", cm.ErrUnreachable,
 			maxWanted)
 	}
-	if len(g.peers) >= maxPeers {
-		if err := g.evict(); err != nil {
-			return nil, err
-		}
-	}
 	r := &route{key: key, busy: 1, resolving: true, resolved: make(chan struct{})}
+	if len(g.peers) >= maxPeers {
+		r.replaces = g.evict()
+	}
 	g.peers[key] = r
 	g.wanted = append(g.wanted, r)
 	if g.resolvers < maxResolvers {
@@ -182,7 +184,7 @@ func (g *Group) resolve() {
 		r := g.wanted[0]
 		g.wanted = g.wanted[1:]
 		g.mu.Unlock()
-		ah, err := g.createAH(r.key)
+		ah, err := g.createAH(r)
 		g.mu.Lock()
 		r.ah, r.err, r.failed = ah, err, time.Now()
 		g.mu.Unlock()
@@ -190,8 +192,13 @@ func (g *Group) resolve() {
 	}
 }
 
-func (g *Group) createAH(key uverbs.AHKey) (*uverbs.AH, error) {
-	attr, err := g.verbs.AHAttrFromKey(g.port, key)
+func (g *Group) createAH(r *route) (*uverbs.AH, error) {
+	if r.replaces != nil {
+		if err := r.replaces.Close(); err != nil {
+			return nil, err
+		}
+	}
+	attr, err := g.verbs.AHAttrFromKey(g.port, r.key)
 	if err != nil {
 		return nil, err
 	}
@@ -223,8 +230,9 @@ func (g *Group) sendWaiting(r *route) {
 	}
 }
 
-// evict removes the route that was not used for the longest time.
-func (g *Group) evict() error {
+// evict removes the route that was not used for the longest time, and returns its address handle, if it has one. The
+// caller holds g.mu.
+func (g *Group) evict() *uverbs.AH {
 	var found *route
 	for _, r := range g.peers {
 		if r.busy == 0 && (found == nil || r.used < found.used) {
@@ -235,10 +243,7 @@ func (g *Group) evict() error {
 		return nil // all are in use: there are as many calls
 	}
 	delete(g.peers, found.key)
-	if found.ah == nil {
-		return nil
-	}
-	return found.ah.Close()
+	return found.ah
 }
 
 func (g *Group) routeDone(r *route) {

@@ -29,10 +29,11 @@ type window struct {
 type windowState uint8
 
 const (
-	windowIdle    windowState = iota
-	windowOffered             // the peer may read
-	windowTaken               // the peer has read: to be invalidated
-	windowClosing             // the request that invalidates it is posted
+	windowIdle       windowState = iota
+	windowAllocating             // by a call
+	windowOffered                // the peer may read
+	windowTaken                  // the peer has read: to be invalidated
+	windowClosing                // the request that invalidates it is posted
 )
 
 // initWindows sets up n windows for messages, and as many for replies after them.
@@ -87,7 +88,7 @@ func (c *Conn) idleWindow(k kind) *window {
 // offered returns how many offers the peer has not taken.
 func (c *Conn) offered() (n int) {
 	for i := range c.windows {
-		if c.windows[i].state != windowIdle {
+		if s := c.windows[i].state; s != windowIdle && s != windowAllocating {
 			n++
 		}
 	}
@@ -107,19 +108,38 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) 
 	if len(c.windows) == 0 {
 		return c.tooLong(n)
 	}
-	if err := c.lockToOffer(ctx, k); err != nil {
-		return err
-	}
-	defer c.unlock()
-	w := c.idleWindow(k)
-	if w.mw == nil {
-		mw, err := m.mr.PD().AllocMW(uverbs.MWType2)
-		if err != nil {
-			return c.orEndLocked(err)
+	for {
+		if err := c.lockToOffer(ctx, k); err != nil {
+			return err
 		}
-		w.mw, w.rkey = mw, mw.RKey()
+		w := c.idleWindow(k)
+		if w.mw != nil {
+			defer c.unlock()
+			return c.postOffer(w, k, number, m, n)
+		}
+		err := c.allocWindow(w, m.mr.PD())
+		c.unlock()
+		if err != nil {
+			return err
+		}
 	}
-	return c.postOffer(w, k, number, m, n)
+}
+
+// allocWindow allocates a memory window. The caller holds c.mu, which allocWindow releases meanwhile.
+func (c *Conn) allocWindow(w *window, pd *uverbs.PD) error {
+	w.state = windowAllocating
+	c.unlock()
+	mw, err := pd.AllocMW(uverbs.MWType2)
+	c.mu.Lock()
+	w.state = windowIdle
+	if err != nil {
+		return c.orEndLocked(err)
+	}
+	if end := c.usable(); end != nil { // Close does not know the window
+		return errors.Join(end, mw.Close())
+	}
+	w.mw, w.rkey = mw, mw.RKey()
+	return nil
 }
 
 // lockToOffer acquires c.mu and waits until a message of kind k can be offered. If it returns an error, the caller does
