@@ -26,7 +26,7 @@ var rdmaMistakes = []mistake{
 		memory: "context deadline exceeded: the peer has not released earlier messages"},
 	{program: outOfBounds, report: byLibrary, memory: "rdma: out of bounds"},
 	{program: withoutRight, report: byLibrary, memory: "rdma: the token does not permit it"},
-	{program: misalignedCounter, report: byLibrary, memory: "rdma: out of bounds"},
+	{program: misalignedCounter, report: byLibrary, memory: "rdma: not aligned to 8 bytes"},
 	{program: connectionUsedAfterClose, report: byLibrary, memory: "use of closed network connection"},
 }
 
