@@ -18,7 +18,7 @@ import (
 )
 
 // This file limits the memory that peers make a listener's side register: Options.MaxMemory. A connection counts with
-// its receives and queues, and with the messages that the peer has offered, from the begin of their READs until the
+// its receives and queues, and with the messages that the peer has offered, from the beginning of their READs until the
 // program has released them.
 
 // A budget has the limits of a listener. A nil budget permits everything.

@@ -116,7 +116,9 @@ func TestMemoryOptions(t *testing.T) {
 			isError(t, err, uverbs.ErrInvalid)
 		}
 	})
-	for _, lc := range []rsocket.ListenConfig{{MaxMemory: -1}, {MaxMemory: need}, {MaxMemory: -1, MaxMemoryPerPeer: need}} {
+	for _, lc := range []rsocket.ListenConfig{
+		{MaxMemory: -1}, {MaxMemory: need}, {MaxMemory: -1, MaxMemoryPerPeer: need},
+	} {
 		t.Run("", func(t *testing.T) {
 			p := machines(t)
 			l := p.limited(t, lc)

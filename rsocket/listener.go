@@ -159,8 +159,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // AcceptConn waits for a connection. Handshakes run side by side, up to ListenConfig.MaxHandshakes of them, each for up
-// to ListenConfig.HandshakeTimeout: a slow peer does not delay others. A peer that is no rsocket, or exceeds a limit, is
-// rejected, and AcceptConn goes on.
+// to ListenConfig.HandshakeTimeout: a slow peer does not delay others. A peer that is not an rsocket, or exceeds a
+// limit, is rejected, and AcceptConn goes on.
 //
 // The error is a [*net.OpError]. It matches [net.ErrClosed] if the listener was closed or its device removed, and
 // [os.ErrDeadlineExceeded] after the deadline. Any other error is of one connection that could not be set up, for lack

@@ -82,8 +82,8 @@ func TestGuest(t *testing.T) {
 	t.Run("peer", p.testPeer)
 }
 
-// testHealthy checks that doctor finds nothing on a machine without a fault. It needs about a second there. The limit is
-// higher, because emulated guests are slower while other guests run.
+// testHealthy checks that doctor finds nothing on a machine without a fault. It needs about a second there. The limit
+// is higher, because emulated guests are slower while other guests run.
 func (p *patient) testHealthy(t *testing.T) {
 	p.run(t, "rdma resource show cm_id") // loads the module of the connection manager
 	var took []time.Duration
