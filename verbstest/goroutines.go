@@ -27,7 +27,7 @@ func (n *Network) checkGoroutines() {
 	n.mu.Lock()
 	machines, allowed := n.machines, n.allowed[GoroutineLeft]
 	n.mu.Unlock()
-	if allowed || len(machines) == 0 {
+	if allowed || len(machines) == 0 || n.failed {
 		return
 	}
 	var left map[*Machine][]goroutine
@@ -59,7 +59,7 @@ const lingering = "rsocket.(*Conn).linger"
 // awaitGoroutines gives the goroutines on the machine time to end, before their objects are taken for left.
 func (m *Machine) awaitGoroutines() {
 	m.net.mu.Lock()
-	allowed := m.net.allowed[GoroutineLeft]
+	allowed := m.net.allowed[GoroutineLeft] || m.net.failed
 	m.net.mu.Unlock()
 	start, pause := time.Now(), time.Millisecond
 	for ; ; pause = min(2*pause, goroutineTime/20) {

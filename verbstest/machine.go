@@ -42,7 +42,8 @@ type Machine struct {
 	removed  bool
 	killed   atomic.Bool
 	limits   Limits
-	kept     map[kept]int // what package rdma has given to the program, how often
+	sum      map[string]int // what the library has left, by kind
+	kept     map[kept]int   // what package rdma has given to the program, how often
 }
 
 // A file is an open node of the device.
@@ -132,13 +133,17 @@ func (m *Machine) Run(f func()) {
 // check reports what programs have left behind.
 func (m *Machine) check() {
 	m.net.t.Helper()
-	m.checkKept()
 	m.net.loop.Run(m.adapter.HCA.End)
+	named := m.checkKept()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.files {
-		f.core.Close(m.net.t)
+		for _, l := range f.core.Left() {
+			m.left(l.Kind, l.String(), l.Created, named)
+		}
+		f.core.Finish(m.net.t)
 	}
+	m.reportSum(named)
 }
 
 func (m *Machine) interfaceAddrs() []net.Addr {

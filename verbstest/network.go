@@ -39,6 +39,7 @@ type Network struct {
 	gids     map[[16]byte]*Machine
 	allowed  map[Rule]bool   // rules that programs may break
 	reported map[string]bool // texts of broken rules
+	leftovers
 }
 
 // wires is a *fabric.Switch or a *fabric.Subnet.
@@ -62,10 +63,11 @@ func NewNetwork(t testing.TB, options ...Option) *Network {
 	} else {
 		n.fabric = fabric.NewSwitch(c)
 	}
-	n.cm = rdmacmtest.New(t)
+	n.cm = rdmacmtest.NewKernel()
+	t.Cleanup(n.checkCM) // after the machines
 	n.cm.Set(func() {
 		n.cm.Machine, n.cm.Current = rdmacmtest.Machine{}, n.currentCM
-		n.cm.OnMessage, n.cm.Reachable = n.onMessage, n.reachable
+		n.cm.OnMessage, n.cm.Reachable, n.cm.Caller = n.onMessage, n.reachable, caller
 		n.cm.Timeouts = rdmacmtest.Timeouts(defaultTimeouts)
 		n.cm.RealTime, n.cm.MulticastRoute, n.cm.NoGroups6 = true, true, !n.infiniBand
 		if n.infiniBand {
@@ -97,6 +99,7 @@ func (n *Network) Machine() *Machine {
 	n.attach(m)
 	addMachine(m)
 	n.t.Cleanup(func() {
+		n.beginEnd()
 		m.awaitGoroutines()
 		removeMachine(m)
 		m.check()
@@ -133,6 +136,7 @@ func (n *Network) newMachine() *Machine {
 // reported any more.
 func (n *Network) end() {
 	n.checkGoroutines()
+	n.summarize()
 	n.ended.Store(true)
 	n.loop.Stop()
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
@@ -96,6 +97,20 @@ func (r *raceRig) oneSided(op uverbs.Opcode) uverbs.SendWR {
 		RemoteAddr: r.mr[1].Addr(), RKey: r.mr[1].RKey()}
 }
 
+// connect returns the ends of a connection of package rdma.
+func (r *raceRig) connect(ctx context.Context) (client, server *rdma.Conn) {
+	var l *rdma.Listener
+	accepted := make(chan *rdma.Conn, 1)
+	r.ends[0].Run(func() {
+		l = must(rdma.Listen(":7471", nil))(r)
+		go func() { accepted <- must(l.Accept(ctx))(r) }()
+	})
+	r.ends[1].Run(func() { client = must(rdma.Dial(ctx, r.ends[0].AddrPort(7471).String(), nil))(r) })
+	server = <-accepted
+	check(r, l.Close())
+	return client, server
+}
+
 // races are programs in which a device and the program access memory at the same time. The lines
 // that a report must name are marked.
 var races = map[string]func(*raceRig){
@@ -107,9 +122,33 @@ var races = map[string]func(*raceRig){
 			r.until(func() bool { return r.mr[1].Bytes()[0] == 1 }) // race: read before the receive is polled
 			close(arrived)
 		}()
-		r.sends() // race: read before the receive is polled
+		r.sends()
 		r.poll(r.sendCQ[0])
 		<-arrived
+	},
+	"read while the receive is posted": func(r *raceRig) {
+		wr := uverbs.RecvWR{SGL: []uverbs.SGE{r.mr[1].SGE(0, 8)}}
+		must(r.qp[1].PostRecv(wr))(r) // race: read while the receive is posted
+		_ = r.mr[1].Bytes()[7] == 1   // race: read while the receive is posted
+	},
+	"short message read before it is polled": func(r *raceRig) {
+		r.receive()
+		r.send(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("12345678")})
+		_ = r.mr[1].Bytes()[7] == '8' // race: short message read before it is polled
+		r.poll(r.sendCQ[0])
+	},
+	"message read after Release": func(r *raceRig) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		client, server := r.connect(ctx)
+		check(r, client.Send(ctx, make([]byte, 1000)))
+		m := must(server.Recv(ctx))(r)
+		b := m.Bytes()
+		m.Release()   // race: message read after Release
+		_ = b[0] == 1 // race: message read after Release
+		closed := make(chan error)
+		go func() { closed <- server.Close() }()
+		check(r, errors.Join(client.Close(), <-closed))
 	},
 	"write before the send is polled": func(r *raceRig) {
 		r.receive()

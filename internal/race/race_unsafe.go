@@ -109,6 +109,21 @@ func Copy(dst, src []byte) {
 	}
 }
 
+// Write tells the detector that a device may write to b from now on.
+func Write(b []byte) {
+	var list []*span
+	if p := ignored.list.Load(); p != nil {
+		list = *p
+	}
+	for len(b) > 0 {
+		n, hidden := next(list, b)
+		if !hidden {
+			runtime.RaceWriteRange(unsafe.Pointer(unsafe.SliceData(b)), n)
+		}
+		b = b[n:]
+	}
+}
+
 // next returns the length of the first part of b that is ignored as a whole, or not at all.
 func next(list []*span, b []byte) (n int, hidden bool) {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))

@@ -98,8 +98,8 @@ func overrunCQOfSRQ(device string) string {
 		check(srq.Close())
 		p.close()
 	}()
-	for range 64 {
-		must(srq.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 64)}})) // mistake
+	for i := range 64 {
+		must(srq.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(64*i, 64)}})) // mistake
 	}
 	for range 40 {
 		must(p.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("x")}))

@@ -95,6 +95,9 @@ var mistakes = []mistake{
 	{shortReceive, `receive-length: posted at LINE: the receive has room for 16 bytes, the message has at least 64`,
 		"remote invalid request", "remote operation error",
 		"impossible: a message longer than a receive is offered, and read"},
+	{sharedReceives, `receive-overlap: posted at LINE: the message replaces another one, whose completion has not been ` +
+		`polled, from 0x\w+ on: receives must not share memory: the other receive was posted at OTHER`, "success",
+		"success", "impossible: each receive has its memory"},
 	{datagramWithoutHeaderRoom, `receive-length: posted at LINE: the receive has room for 64 bytes, the message has at ` +
 		`least 104: the first 40 are the network header`, "local length error", noCompletion,
 		"impossible: receives of a Group have the room"},
@@ -119,6 +122,8 @@ var mistakes = []mistake{
 		`set at OTHER`, "success", "success", connectedByPackage},
 	{smallCQ, `cq-capacity: posted at LINE: 4 requests are posted .* and CQ 0x\w+ has 3 entries: create it with more`,
 		"success", "success", "impossible: the CQ has an entry for each request and receive"},
+	{armedAfterCompletion, `lost-wakeup: armed at LINE: 1 completions were in CQ 0x\w+ before, raise no event, and were ` +
+		`not polled: poll between Arm and WaitEvent`, noCompletion, noCompletion, "impossible: the package waits"},
 	{neverSignaled, `unsignaled: posted at LINE: the send queue of QP 0x\w+ is full, and none .* is signaled`,
 		"uverbs: queue full", "uverbs: queue full", "impossible: the package signals"},
 	{usedAfterClose, byLibrary, "uverbs: use of a closed object", "uverbs: use of a closed object",

@@ -1,6 +1,7 @@
 package mistakes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -157,6 +158,19 @@ func shortReceive(device string) string {
 	return completion(p.a, patience)
 }
 
+func sharedReceives(device string) string {
+	p := newPair(device, config{})
+	defer p.close()
+	for range 2 {
+		must(p.b.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 64)}})) // mistake
+	}
+	for _, text := range []string{"first", "second"} {
+		must(p.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte(text)}))
+		completion(p.a, patience)
+	}
+	return completion(p.b, patience)
+}
+
 func datagramWithoutHeaderRoom(device string) string {
 	p := newPair(device, config{kind: uverbs.UD})
 	defer p.close()
@@ -216,6 +230,23 @@ func neverSignaled(device string) string {
 		}
 	}
 	return "1000 requests"
+}
+
+func armedAfterCompletion(device string) string {
+	p := newPair(device, config{})
+	defer p.close()
+	must(p.b.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{p.b.mr.SGE(0, 64)}}))
+	must(p.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("hello")}))
+	completion(p.a, patience) // the message has arrived
+	check(p.b.cq.Arm(false))  // mistake
+	ctx, cancel := context.WithTimeout(context.Background(), lost)
+	defer cancel()
+	if err := p.b.cq.WaitEvent(ctx); errors.Is(err, context.DeadlineExceeded) {
+		return noCompletion
+	} else if err != nil {
+		return fmt.Sprint(err)
+	}
+	return "event"
 }
 
 func usedAfterClose(device string) string {

@@ -105,6 +105,7 @@ var started = regexp.MustCompile(`\\S\+.* at \\S\+`)
 // example returns what a regular expression of reports stands for.
 func example(report string) string {
 	report = started.ReplaceAllString(report, "main.serve at kv.go:60")
-	return strings.NewReplacer(`: posted at LINE`, "", "LINE", "kv.go:41", "OTHER", "kv.go:50", `0x\w+`, "0x…",
+	return strings.NewReplacer(`: posted at LINE`, "", `: armed at LINE`, "",
+		"LINE", "kv.go:41", "OTHER", "kv.go:50", `0x\w+`, "0x…",
 		`\S+`, "192.0.2.1:7471", `\d+`, "3", `.*`, "…", `\`, "").Replace(report)
 }

@@ -208,18 +208,24 @@ var meetings = []meeting{
 	{name: "late messages",
 		before: messages(verbstest.HandshakeFault{Action: verbstest.Delay, Delay: 2 * time.Millisecond})},
 	{name: "repeated messages", before: messages(verbstest.HandshakeFault{Action: verbstest.Duplicate})},
-	{name: "reply with a wrong QPN", before: func(f *faulty) {
-		f.net.Allow(verbstest.Destination)
-		edited(verbstest.REP, func(h *verbstest.Handshake) { h.QPN ^= 0x800000 })(f)
-	}, client: noReply},
-	{name: "reply with a wrong PSN", before: edited(verbstest.REP, func(h *verbstest.Handshake) { h.PSN ^= 0x700000 }),
-		client: noReply},
+	{name: "reply with a wrong QPN", before: breaking(verbstest.Destination,
+		edited(verbstest.REP, func(h *verbstest.Handshake) { h.QPN ^= 0x800000 })), client: noReply},
+	{name: "reply with a wrong PSN", before: breaking(verbstest.Connection,
+		edited(verbstest.REP, func(h *verbstest.Handshake) { h.PSN ^= 0x700000 })), client: noReply},
 	{name: "request with absurd depths", before: edited(verbstest.REQ, func(h *verbstest.Handshake) {
 		h.ResponderResources, h.InitiatorDepth = 255, 255
 	})},
-	{name: "request without depths", before: edited(verbstest.REQ, func(h *verbstest.Handshake) {
-		h.ResponderResources, h.InitiatorDepth = 0, 0
-	}), client: []error{errDisconnected}, server: []error{uverbs.WCLocQPOpErr}, serverText: "MaxRdAtomic 0"},
+	{name: "request without depths", before: breaking(verbstest.BadRequest,
+		edited(verbstest.REQ, func(h *verbstest.Handshake) { h.ResponderResources, h.InitiatorDepth = 0, 0 })),
+		client: []error{errDisconnected}, server: []error{uverbs.WCLocQPOpErr}, serverText: "MaxRdAtomic 0"},
+}
+
+// breaking returns what makes the programs break a rule.
+func breaking(r verbstest.Rule, fault func(f *faulty)) func(f *faulty) {
+	return func(f *faulty) {
+		f.net.Allow(r)
+		fault(f)
+	}
 }
 
 // TestFaults checks what the program reports when it meets each fault of package verbstest, that it ends, and that

@@ -27,6 +27,8 @@ type pending struct {
 	qp    *QP // nil if it is not accounted
 	send  bool
 	index uint16
+
+	extents []*extent // of a message
 }
 
 // postedSends accounts the requests of a doorbell.
@@ -100,20 +102,26 @@ func (cq *CQ) overran(c *completion) {
 }
 
 // note records a completion that was written.
-func (cq *CQ) note(cqe []byte) {
+func (cq *CQ) note(c *completion) {
 	if !cq.hca.config.Program {
 		return
 	}
+	cqe := c.cqe[:]
 	op := prm.CQEOpcode.Get(cqe)
 	p := pending{qp: cq.hca.qps.objects[uint32(prm.CQEQPN.Get(cqe))], send: op == prm.CQEReq || op == prm.CQEReqErr,
-		index: uint16(prm.CQEWQECounter.Get(cqe))}
+		index: uint16(prm.CQEWQECounter.Get(cqe)), extents: c.extents}
+	cq.hca.arrived.add(c.extents)
 	cq.unpolled = append(cq.unpolled, p)
 }
 
 // reap accounts n completions that were polled.
 func (cq *CQ) reap(n int) {
+	if n > 0 {
+		cq.lost = nil
+	}
 	n = min(n, len(cq.unpolled))
 	for _, p := range cq.unpolled[:n] {
+		cq.hca.arrived.polled(p.extents)
 		switch {
 		case p.qp == nil:
 		case p.send:
@@ -147,7 +155,15 @@ func (qp *QP) forget() {
 			cq.poll()
 		}
 		n := len(cq.unpolled)
-		rest := slices.DeleteFunc(slices.Clone(cq.unpolled), func(p pending) bool { return p.qp == qp })
+		if cq.lost != nil && n > 0 {
+			cq.reportLost() // the host removes completions next
+		}
+		rest := slices.DeleteFunc(slices.Clone(cq.unpolled), func(p pending) bool {
+			if p.qp == qp {
+				cq.hca.arrived.polled(p.extents)
+			}
+			return p.qp == qp
+		})
 		cq.unpolled = append(make([]pending, n-len(rest)), rest...)
 	}
 	if qp.sendCQ != nil {

@@ -44,10 +44,11 @@ type CQ struct {
 	generated uint32 // events
 	processed uint32 // events that the host had processed at its last arm doorbell: at least so many
 	users     int
-	checked   bool      // checkFresh has looked at the buffer
-	demand    int       // requests whose completions the CQ must have room for; see account
-	unpolled  []pending // completions that the host has not polled; see Config.Program
-	created   Origin    // see Config.Program
+	checked   bool       // checkFresh has looked at the buffer
+	demand    int        // requests whose completions the CQ must have room for; see account
+	unpolled  []pending  // completions that the host has not polled; see Config.Program
+	created   Origin     // see Config.Program
+	lost      *Violation // the completions that were there when it was armed have not been polled: see Config.Program
 }
 
 func (a *CQAttr) stride() uint64 {
@@ -104,6 +105,7 @@ func (h *HCA) DestroyCQ(number uint32) error {
 		return failf(ErrBusy, "CQ %#x has %d users", number, cq.users)
 	}
 	cq.stop()
+	cq.reportLost()
 	h.drop(&cq.Buffer)
 	h.cqs.remove(number)
 	h.config.Tracer.Forget("cq", uint64(number))
@@ -137,7 +139,9 @@ type completion struct {
 	cqe  [64]byte
 	data []byte // of scatter to CQE: 64 bytes
 
-	origin Origin // of the receive request, if it is one
+	// Of a receive request: see Config.Program.
+	origin  Origin
+	extents []*extent
 }
 
 // push writes a completion into the queue.
@@ -155,7 +159,7 @@ func (cq *CQ) push(c *completion, solicited bool) {
 		return
 	}
 	cq.trace(b)
-	cq.note(b)
+	cq.note(c)
 	cq.producer++
 	if op := prm.CQEOpcode.Get(b); solicited || op == prm.CQEReqErr || op == prm.CQERespErr {
 		cq.solicited, cq.noted = cq.producer, true

@@ -35,8 +35,32 @@ func (h *HCA) arm(uar uint32, data []byte) {
 		}
 	}
 	// Completions that the host had not polled when it armed generate an event.
-	if pending > 0 {
+	switch {
+	case pending == 0:
+	case h.config.Program:
+		cq.armedLate(pending)
+	default:
 		cq.event()
+	}
+}
+
+// armedLate is called if the host arms a CQ with completions that it has not polled. By the IBA, only later ones
+// generate an event. A ConnectX generates one at once, but not each device does: with Config.Program, none is
+// generated, and RuleLostWakeup is broken if the host does not poll.
+func (cq *CQ) armedLate(n uint32) {
+	if cq.lost != nil {
+		return
+	}
+	cq.lost = &Violation{Rule: RuleLostWakeup, Origin: cq.hca.origin(), CQN: cq.Number, Text: decimal(n) +
+		" completions were in CQ " + hex(cq.Number) + " before, raise no event, and were not polled: poll between Arm and " +
+		"WaitEvent"}
+}
+
+// reportLost reports that the host has waited for an event of completions that raise none.
+func (cq *CQ) reportLost() {
+	if v := cq.lost; v != nil {
+		cq.lost = nil
+		cq.hca.advise(*v)
 	}
 }
 

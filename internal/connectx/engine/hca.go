@@ -151,6 +151,7 @@ type HCA struct {
 	incoming     incoming // connections of DCTs
 	connections  uint64   // number of the latest connection of a DCI
 	fates        fates
+	arrived      arrivals
 }
 
 // New returns an HCA without objects.
@@ -205,7 +206,7 @@ func (h *HCA) clear() {
 	h.fragments = make(map[flameRegister]fragment)
 	h.watch = watch{hca: h}
 	h.injections = nil
-	h.faults, h.fates = faults{}, fates{}
+	h.faults, h.fates, h.arrived = faults{}, fates{}, nil
 	h.incoming = newIncoming()
 	h.port.reset()
 	h.clearEthernet()

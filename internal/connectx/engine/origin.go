@@ -1,5 +1,10 @@
 package engine
 
+import (
+	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/race"
+)
+
 // An Origin is the call stack of a post, as program counters: see [HCA.From].
 type Origin []uintptr
 
@@ -43,6 +48,12 @@ func (qp *QP) Received() {
 	if w, err := qp.hca.record(qp.Record); err == nil && qp.rq.size > 0 {
 		qp.postedReceives(int(uint16(w) - qp.rq.counted))
 		qp.rq.origins.record(qp.rq.counted, uint16(w), 1<<qp.LogRQSize, qp.hca.origin())
+		for ; race.Enabled && qp.rq.counted != uint16(w); qp.rq.counted++ {
+			raw := make([]byte, 1<<qp.LogRQStride)
+			if qp.hca.load(&qp.Buffer, uint64(qp.rq.counted)<<qp.LogRQStride&(qp.rq.size-1), raw) == nil {
+				qp.hca.mayWrite(raw, qp.user())
+			}
+		}
 		qp.rq.counted = uint16(w)
 	}
 }
@@ -56,11 +67,34 @@ func (s *SRQ) Received() {
 	}
 	for ; s.counted != uint16(w); s.counted++ {
 		s.origins.record(s.walked, s.walked+1, 1<<s.LogSize, s.hca.origin())
+		if race.Enabled {
+			s.mayWrite(s.walked)
+		}
 		next, ok := s.next(s.walked)
 		if !ok {
 			return
 		}
 		s.walked = next
+	}
+}
+
+// mayWrite tells the race detector that a message may arrive in the memory of a receive request from now on. raw has
+// its data segments.
+func (h *HCA) mayWrite(raw []byte, as user) {
+	var w receiveWQE
+	w.decode(h, raw, as)
+	for i := range w.pieces {
+		if s := &w.pieces[i].span; s.ok() {
+			s.each(0, s.n, newBudget(), race.Write) // what is missing fails when the message arrives
+		}
+	}
+}
+
+// mayWrite is that of the HCA for a request of the SRQ.
+func (s *SRQ) mayWrite(index uint16) {
+	raw := make([]byte, 1<<s.LogStride)
+	if s.hca.load(&s.Buffer, uint64(index)<<s.LogStride, raw) == nil {
+		s.hca.mayWrite(raw[prm.WQENext.Size:], s.user())
 	}
 }
 

@@ -28,6 +28,7 @@ type receiveWQE struct {
 	begun    bool   // a part of the message has been stored
 	injected bool   // the error is on purpose
 	needed   uint64 // bytes of the message that did not fit
+	extents  []*extent
 }
 
 // posted returns the number of receive WQEs according to the record.
@@ -177,9 +178,16 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 		w.needed = end
 		return transport.LocalLength
 	}
+	if q.qp.Service.datagram() && q.qp.hca.config.Program {
+		w.fillHeader(off, p)
+	}
 	// A message of several packets starts with one that is longer than the
 	// limit.
-	if limit := q.qp.scatterResponse(w); end <= uint64(limit) {
+	held := end <= uint64(q.qp.scatterResponse(w))
+	if q.qp.hca.config.Program {
+		w.extend(q.qp, uint64(off), p, held)
+	}
+	if held {
 		w.held = make([]byte, 64)
 		copy(w.held, p)
 		return transport.OK
@@ -190,6 +198,20 @@ func (q *queues) Deliver(rc *transport.Receive, off uint32, p []byte) transport.
 	}
 	w.begun = w.begun || s == transport.OK
 	return s
+}
+
+// unusedHeader replaces the unused 20 bytes in front of the IPv4 header of a datagram, and the network header of a
+// packet that has none: a program that takes them for the message finds the cause there. Their contents are undefined.
+const unusedHeader = "payload at offset 40"
+
+// fillHeader fills the unused bytes in front of a datagram. p arrives at off.
+func (w *receiveWQE) fillHeader(off uint32, p []byte) {
+	switch {
+	case off == 0 && p[0] == 0: // neither of IPv6 nor a GRH
+		copy(p, unusedHeader)
+	case off > 0 && !w.begun:
+		_ = scatter(w.pieces, 0, []byte(unusedHeader+unusedHeader)) // if that fails, so does the payload
+	}
 }
 
 // scatterResponse returns the maximum size of a message in the completion.
@@ -268,7 +290,7 @@ func (qp *QP) describe(b []byte, r *roce.Route) {
 // receiveCompletion returns a new completion for a receive request, and its CQ.
 // For XRC that is the SRQ's CQ.
 func (qp *QP) receiveCompletion(w *receiveWQE) (*completion, *CQ) {
-	c, cq := &completion{origin: w.origin(qp)}, qp.recvCQ
+	c, cq := &completion{origin: w.origin(qp), extents: w.extents}, qp.recvCQ
 	b := c.cqe[:]
 	prm.CQEQPN.Set(b, uint64(qp.Number))
 	prm.CQEWQECounter.Set(b, uint64(w.index))

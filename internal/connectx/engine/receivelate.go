@@ -32,9 +32,12 @@ func (qp *QP) reportLate() {
 	}
 }
 
-// End reports what queue pairs that still exist have lost. No program uses the device any more.
+// End reports what queues that still exist have lost. No program uses the device any more.
 func (h *HCA) End() {
 	for _, qp := range h.qps.all() {
 		qp.reportLate()
+	}
+	for _, cq := range h.cqs.all() {
+		cq.reportLost()
 	}
 }

@@ -144,7 +144,7 @@ func (s *SRQ) fetch() *receiveWQE {
 		return nil
 	}
 	w := &receiveWQE{index: s.head, srq: s}
-	w.decode(s.hca, raw[prm.WQENext.Size:], user{pd: s.PD, qpn: AnyQPN, reserved: s.ReservedLKey})
+	w.decode(s.hca, raw[prm.WQENext.Size:], s.user())
 	s.hca.traceReceive(trace.Object("srq", "srq", s.Number), w)
 	w.check(s.hca, Violation{Origin: s.origins.of(w.index), SRQN: s.Number, Index: w.index,
 		Offset: uint64(s.head) << s.LogStride, WQE: raw})
@@ -162,6 +162,9 @@ func (s *SRQ) fetch() *receiveWQE {
 	s.checkLimit()
 	return w
 }
+
+// user returns the SRQ as a user of memory keys.
+func (s *SRQ) user() user { return user{pd: s.PD, qpn: AnyQPN, reserved: s.ReservedLKey} }
 
 // checkLimit generates the limit event, once.
 func (s *SRQ) checkLimit() {

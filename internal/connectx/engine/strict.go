@@ -11,39 +11,41 @@ import (
 type Rule string
 
 const (
-	RuleReserved      Rule = "reserved"        // a reserved bit is set
-	RuleRecord        Rule = "doorbell-record" // the doorbell record is behind the doorbell
-	RuleDoorbell      Rule = "doorbell"        // a doorbell differs from the WQE
-	RuleUAR           Rule = "uar"             // a doorbell in another page than the queue's
-	RuleIndex         Rule = "wqe-index"       // the WQE has another index than its place: wrong wrap
-	RuleQPN           Rule = "wqe-qpn"         // the WQE has another queue's number
-	RuleBlueFlame     Rule = "blueflame"       // a burst that is incomplete or differs from its WQE
-	RuleConsumer      Rule = "consumer"        // a consumer counter that is stale or ahead
-	RuleArmRecord     Rule = "arm-record"      // the arm word of the record differs from the doorbell
-	RuleCQOverrun     Rule = "cq-overrun"      // no room for a completion
-	RuleCQFresh       Rule = "cq-fresh"        // a CQ buffer has entries that look valid before any is written
-	RuleKey           Rule = "key"             // a local key that does not exist
-	RuleSegments      Rule = "segments"        // segments of the wrong kind or order
-	RuleDS            Rule = "ds"              // the size differs from that of the segments
-	RuleOpcode        Rule = "opcode"          // an opcode that the queue does not support
-	RuleZeroLength    Rule = "zero-length"     // a data segment of length 0: it means 2^31
-	RuleSQOverrun     Rule = "sq-overrun"      // a WQE overwrites one that is not completed
-	RuleRQOverrun     Rule = "rq-overrun"      // the same in a receive queue
-	RuleSRQLink       Rule = "srq-link"        // a next index outside of the SRQ
-	RuleUnknownQueue  Rule = "unknown-queue"   // a doorbell for a queue that does not exist
-	RuleStore         Rule = "store"           // a store with an invalid size or offset
-	RuleInline        Rule = "inline"          // inline data longer than its WQE
-	RuleAtomicAddress Rule = "atomic"          // an atomic's local memory is not eight bytes
-	RuleReceiveLate   Rule = "receive-late"    // a message finds no receive request
-	RuleReceiveShort  Rule = "receive-length"  // a message is longer than its receive request
-	RuleLocalAccess   Rule = "local-access"    // a local key, its bounds or its rights are wrong
-	RuleRemoteAccess  Rule = "remote-access"   // a remote key, its bounds or its rights are wrong
-	RuleRequest       Rule = "request"         // a request fails for another local reason
-	RuleDestination   Rule = "destination"     // a packet for a QP that does not exist or is not connected
-	RuleQKey          Rule = "qkey"            // a datagram's Q_Key or a request's DC key is not that of its destination
-	RuleConnection    Rule = "connection"      // the attributes of the two ends of a connection do not fit
-	RuleCQCapacity    Rule = "cq-capacity"     // the completions of what is posted may overrun the CQ
-	RuleUnsignaled    Rule = "unsignaled"      // a send queue is full, and nothing can free it
+	RuleReserved       Rule = "reserved"        // a reserved bit is set
+	RuleRecord         Rule = "doorbell-record" // the doorbell record is behind the doorbell
+	RuleDoorbell       Rule = "doorbell"        // a doorbell differs from the WQE
+	RuleUAR            Rule = "uar"             // a doorbell in another page than the queue's
+	RuleIndex          Rule = "wqe-index"       // the WQE has another index than its place: wrong wrap
+	RuleQPN            Rule = "wqe-qpn"         // the WQE has another queue's number
+	RuleBlueFlame      Rule = "blueflame"       // a burst that is incomplete or differs from its WQE
+	RuleConsumer       Rule = "consumer"        // a consumer counter that is stale or ahead
+	RuleArmRecord      Rule = "arm-record"      // the arm word of the record differs from the doorbell
+	RuleCQOverrun      Rule = "cq-overrun"      // no room for a completion
+	RuleCQFresh        Rule = "cq-fresh"        // a CQ buffer has entries that look valid before any is written
+	RuleKey            Rule = "key"             // a local key that does not exist
+	RuleSegments       Rule = "segments"        // segments of the wrong kind or order
+	RuleDS             Rule = "ds"              // the size differs from that of the segments
+	RuleOpcode         Rule = "opcode"          // an opcode that the queue does not support
+	RuleZeroLength     Rule = "zero-length"     // a data segment of length 0: it means 2^31
+	RuleSQOverrun      Rule = "sq-overrun"      // a WQE overwrites one that is not completed
+	RuleRQOverrun      Rule = "rq-overrun"      // the same in a receive queue
+	RuleSRQLink        Rule = "srq-link"        // a next index outside of the SRQ
+	RuleUnknownQueue   Rule = "unknown-queue"   // a doorbell for a queue that does not exist
+	RuleStore          Rule = "store"           // a store with an invalid size or offset
+	RuleInline         Rule = "inline"          // inline data longer than its WQE
+	RuleAtomicAddress  Rule = "atomic"          // an atomic's local memory is not eight bytes
+	RuleReceiveLate    Rule = "receive-late"    // a message finds no receive request
+	RuleReceiveShort   Rule = "receive-length"  // a message is longer than its receive request
+	RuleReceiveOverlap Rule = "receive-overlap" // a message replaces another one that was not polled
+	RuleLocalAccess    Rule = "local-access"    // a local key, its bounds or its rights are wrong
+	RuleRemoteAccess   Rule = "remote-access"   // a remote key, its bounds or its rights are wrong
+	RuleRequest        Rule = "request"         // a request fails for another local reason
+	RuleDestination    Rule = "destination"     // a packet for a QP that does not exist or is not connected
+	RuleQKey           Rule = "qkey"            // a datagram's Q_Key or a request's DC key is not that of its destination
+	RuleConnection     Rule = "connection"      // the attributes of the two ends of a connection do not fit
+	RuleCQCapacity     Rule = "cq-capacity"     // the completions of what is posted may overrun the CQ
+	RuleLostWakeup     Rule = "lost-wakeup"     // a CQ was armed with completions, for which the host waits in vain
+	RuleUnsignaled     Rule = "unsignaled"      // a send queue is full, and nothing can free it
 )
 
 // Rules has all rules but ProgramRules.
@@ -56,8 +58,10 @@ var Rules = []Rule{
 }
 
 // ProgramRules has the rules of Config.Program.
-var ProgramRules = []Rule{RuleReceiveLate, RuleReceiveShort, RuleLocalAccess, RuleRemoteAccess, RuleRequest,
-	RuleDestination, RuleQKey, RuleConnection, RuleCQCapacity, RuleUnsignaled}
+var ProgramRules = []Rule{RuleReceiveLate, RuleReceiveShort, RuleReceiveOverlap, RuleLocalAccess, RuleRemoteAccess,
+	RuleRequest,
+	RuleDestination, RuleQKey, RuleConnection, RuleCQCapacity, RuleLostWakeup,
+	RuleUnsignaled}
 
 // A Violation is a broken rule, with the place.
 type Violation struct {

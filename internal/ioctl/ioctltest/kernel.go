@@ -1,6 +1,7 @@
 package ioctltest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -132,21 +133,47 @@ func (k *Kernel) Count(name string) int {
 	return n
 }
 
-// Live describes the objects that have not been destroyed, and the event
-// descriptors that have not been closed.
+// A Leftover is an object that has not been destroyed, or an event descriptor that has not been closed.
+type Leftover struct {
+	Kind    string
+	Number  int
+	Created string // the place, see Kernel.Caller, or an empty string
+}
+
+func (l Leftover) String() string {
+	text := fmt.Sprintf("%s %d", l.Kind, l.Number)
+	if l.Created != "" {
+		text += ", created at " + l.Created
+	}
+	return text
+}
+
+// Live describes what Left returns.
 func (k *Kernel) Live() []string {
+	var all []string
+	for _, l := range k.Left() {
+		all = append(all, l.String())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Left returns the objects that have not been destroyed, and the event descriptors that have not been closed.
+func (k *Kernel) Left() []Leftover {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var all []string
+	var all []Leftover
 	for h, o := range k.objects {
-		all = append(all, fmt.Sprintf("%s %d", o.kind, h)+o.created)
+		all = append(all, Leftover{o.kind, int(h), o.created})
 	}
 	for fd, mine := range k.channels {
 		if !hungUp(mine) {
-			all = append(all, fmt.Sprintf("event descriptor %d", fd)+k.places[fd])
+			all = append(all, Leftover{"event descriptor", fd, k.places[fd]})
 		}
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b Leftover) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(a.Number, b.Number))
+	})
 	return all
 }
 
@@ -171,9 +198,15 @@ func (k *Kernel) Objects() map[string]uint64 {
 // Close reports violations by the library and objects that it did not destroy.
 func (k *Kernel) Close(t testing.TB) {
 	t.Helper()
-	for _, s := range k.Live() {
-		t.Errorf("%sleft in the kernel: %s", k.Name, s)
+	for _, l := range k.Left() {
+		t.Errorf("%sleft in the kernel: %s", k.Name, l)
 	}
+	k.Finish(t)
+}
+
+// Finish is Close without the objects.
+func (k *Kernel) Finish(t testing.TB) {
+	t.Helper()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.violations {

@@ -23,7 +23,7 @@ type object struct {
 	srqn    uint32                    // of an XRC SRQ
 	srq     uapi.IbUverbsQuerySrqResp // attributes of an SRQ
 	mr      memory
-	created string // the place, as a suffix
+	created string // the place, or empty
 }
 
 // make stores an object under the lowest free handle. Like the kernel, it reuses handles at once.
@@ -46,7 +46,7 @@ func (k *Kernel) place() string {
 		return ""
 	}
 	if at := k.Caller(); at != "" {
-		return ", created at " + at
+		return at
 	}
 	return ""
 }

@@ -74,7 +74,8 @@ type id struct {
 	ece      uapi.RdmaUcmEce
 	timeout  uint8
 	tos      uint8
-	patience int // the wait for a reply, in timeouts
+	patience int    // the wait for a reply, in timeouts
+	created  string // the place, see Kernel.Caller, or empty
 	// From the peer's message.
 	remoteQPN, remotePSN, mtu uint32
 	// Negotiated by the two sides.
@@ -92,6 +93,9 @@ func createID(m *message) unix.Errno {
 	i := &id{uid: req.Uid, file: m.file, machine: &k.Machine, ps: req.Ps, qpType: req.QpType, state: idle, owned: true}
 	if k.Current != nil {
 		i.machine = k.Current()
+	}
+	if k.Caller != nil {
+		i.created = k.Caller()
 	}
 	switch req.Ps {
 	case uapi.RDMA_PS_TCP:

@@ -40,6 +40,8 @@ type Kernel struct {
 	// created. If it is nil, that is the first machine.
 	Current func() *Machine
 	PathMTU uint32 // IBV_MTU_*
+	// Caller, if not nil, returns the place in the program that the calling goroutine runs.
+	Caller func() string
 	// RealTime makes the resolution of addresses that do not reply last as long as its timeout, and requests
 	// beyond a backlog wait until their repetition.
 	RealTime bool
@@ -82,10 +84,21 @@ type Kernel struct {
 // firstPort is the first port that the kernel chooses.
 const firstPort = 40001
 
-// New returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
-// 2001:db8::1. It is closed at the end of the test.
+// New is NewKernel for a test, at whose end the kernel is closed.
 func New(t testing.TB) *Kernel {
-	k := &Kernel{
+	k := NewKernel()
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// NewKernel returns a machine whose device has the addresses 192.0.2.1, 192.0.2.2 and
+// 2001:db8::1.
+func NewKernel() *Kernel {
+	return &Kernel{
 		Machine: Machine{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
 			netip.MustParseAddr("2001:db8::1")}, NodeGUID: 0x0100_0000_fe00_5250, SGIDIndex: 2},
 		PathMTU:  3,
@@ -95,12 +108,6 @@ func New(t testing.TB) *Kernel {
 		groupLIDs: map[[16]byte]uint16{},
 		port:      firstPort - 1, psn: 0x1000,
 	}
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return k
 }
 
 // Open opens the node, as rdmacm.Open does.
@@ -221,25 +228,56 @@ func (k *Kernel) machineOf(a netip.Addr) *Machine {
 	return nil
 }
 
+// A Leftover is an id that has not been destroyed, or a file that has not been closed.
+type Leftover struct {
+	Machine *Machine
+	Kind    string // "id" or "file"
+	Text    string // the kind, the number and the state
+	Created string // the place, see Kernel.Caller, or empty
+}
+
+func (l Leftover) String() string {
+	text := "rdma_cm: " + l.Text
+	if l.Created != "" {
+		text += ", created at " + l.Created
+	}
+	return text
+}
+
+// Left returns what the library has not destroyed, but for machines that are forgiven.
+func (k *Kernel) Left() (all []Leftover) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for fd, f := range k.files {
+		if f.machine == nil || !f.machine.Forgive {
+			all = append(all, Leftover{Machine: f.machine, Kind: "file", Text: fmt.Sprintf("file %d is not closed", fd)})
+		}
+	}
+	for n, i := range k.ids {
+		if !i.machine.Forgive {
+			all = append(all, Leftover{i.machine, "id", fmt.Sprintf("id %d, %s, is not destroyed", n, i.state), i.created})
+		}
+	}
+	slices.SortFunc(all, func(a, b Leftover) int { return strings.Compare(a.Text, b.Text) })
+	return all
+}
+
 // Close reports violations and leaks.
 func (k *Kernel) Close() error {
+	errs := []error{k.Violations()}
+	for _, l := range k.Left() {
+		errs = append(errs, errors.New(l.String()))
+	}
+	return errors.Join(errs...)
+}
+
+// Violations reports violations by the library, once.
+func (k *Kernel) Violations() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
 	for _, v := range k.violations {
 		errs = append(errs, errors.New("rdma_cm: "+v))
-	}
-	for fd, f := range k.files {
-		if f.machine != nil && f.machine.Forgive {
-			continue
-		}
-		errs = append(errs, fmt.Errorf("rdma_cm: file %d is not closed", fd))
-	}
-	for n, i := range k.ids {
-		if i.machine.Forgive {
-			continue
-		}
-		errs = append(errs, fmt.Errorf("rdma_cm: id %d, %s, is not destroyed", n, i.state))
 	}
 	k.violations = nil
 	return errors.Join(errs...)
