@@ -101,7 +101,6 @@ func (w *sendWQE) decode() {
 	if shape.raddr {
 		if s := w.segment(&rest, 16); s != nil {
 			r.RemoteAddr, r.RKey = prm.RaddrAddress.Get(s), uint32(prm.RaddrKey.Get(s))
-			w.checkZero(prm.RaddrReserved, s)
 		}
 	}
 	if shape.operands > 0 {

@@ -22,9 +22,6 @@ var ruleTests = []struct {
 		p.a.rewrite(0, b)
 		p.a.ring(b)
 	}},
-	{engine.RuleReserved, "the remote address segment's last word", func(w *world, p *pair) {
-		p.a.post(wqe{op: prm.OpcodeWrite}.words(p.bm.addr, uint64(p.bm.Key())<<32|1).data(p.am, 0, 8))
-	}},
 	{engine.RuleReserved, "an inline length of more than ten bits", func(w *world, p *pair) {
 		x := wqe{op: prm.OpcodeSend}.inline([]byte{1})
 		be.PutUint32(x.segments, 1<<31|1<<12|1)
