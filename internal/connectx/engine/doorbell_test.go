@@ -67,6 +67,37 @@ func TestWriteCombining(t *testing.T) {
 	}
 }
 
+// TestRecordAhead checks that a doorbell whose record is already that of the next one executes nothing beyond its own
+// WQE, since stores of the host may not have arrived on which the next WQE depends, and that the next WQE is executed
+// without its doorbell some time later.
+func TestRecordAhead(t *testing.T) {
+	for _, rings := range []bool{true, false} {
+		run(t, 1, engine.Config{CQEVersion: 1}, func(w *world) {
+			c, q := nops(w, engine.CQAttr{LogSize: 4})
+			var first, second [64]byte // bursts: a doorbell of a NOP alone would wait for one
+			w.loop.Run(func() {
+				copy(first[:], q.write(wqe{op: prm.OpcodeNOP}))
+				copy(second[:], q.write(wqe{op: prm.OpcodeNOP}))
+				be.PutUint32(q.h.bytes(q.record+4, 4), 2)
+				q.h.Store(q.uar, 0x800, first[:])
+			})
+			w.later(time.Millisecond)
+			if n := len(c.poll()); n != 1 {
+				w.t.Errorf("after the first doorbell: %d completions", n)
+			}
+			if rings {
+				w.loop.Run(func() { q.h.Store(q.uar, 0x900, second[:]) })
+				w.later(time.Millisecond)
+			} else {
+				w.later(25 * time.Millisecond)
+			}
+			if n := len(c.poll()); n != 1 {
+				w.t.Errorf("with a second doorbell %t: %d completions", rings, n)
+			}
+		})
+	}
+}
+
 // TestUnfinishedBurst checks that a WQE is executed once, from memory, if its
 // burst is incomplete.
 func TestUnfinishedBurst(t *testing.T) {

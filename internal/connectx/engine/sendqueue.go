@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/goverbs/goverbs/internal/connectx/loop"
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 	"github.com/goverbs/goverbs/internal/connectx/trace"
 	"github.com/goverbs/goverbs/internal/connectx/transport"
@@ -24,6 +25,7 @@ type sendQueue struct {
 	burst      []byte // a WQE written by BlueFlame
 	burstIndex uint16
 	origins    origins // by block
+	later      *loop.Timer
 }
 
 func (q *sendQueue) reset() {
@@ -40,7 +42,7 @@ func (q *sendQueue) offset(index uint16) uint64 { return uint64(index) * block &
 // advance removes a WQE from the queue.
 func (q *sendQueue) advance(w *sendWQE) { q.head += min(w.blocks, q.pending()) }
 
-// updateProducer reads the producer from the record after a doorbell. It
+// updateProducer reads the producer from the record after a doorbell, or later, with a nil ctrl. It
 // reports whether the record could be read.
 func (q *sendQueue) updateProducer(ctrl []byte) bool {
 	w, err := q.hca.record(q.record + 4)
@@ -49,13 +51,38 @@ func (q *sendQueue) updateProducer(ctrl []byte) bool {
 	}
 	q.hca.config.Tracer.Emit("doorbell_record", trace.Object("qp", "qp", q.number), trace.Text("counter", "send"),
 		trace.Num("value", w&0xffff))
-	q.check(ctrl, uint16(w))
-	if n := uint16(w) - q.head; n <= q.blocks() {
-		q.origins.record(q.producer, uint16(w), int(q.blocks()), q.hca.origin())
-		q.producer = uint16(w)
+	posted := uint16(w)
+	if q.later.Stop(); ctrl != nil {
+		q.check(ctrl, posted)
+		posted = q.upTo(ctrl, posted)
+	}
+	if n := posted - q.head; n <= q.blocks() && int16(posted-q.producer) >= 0 {
+		q.origins.record(q.producer, posted, int(q.blocks()), q.hca.origin())
+		q.producer = posted
 	}
 	return true
 }
+
+// upTo returns how far the queue may be executed after a doorbell: not beyond the doorbell's WQE. The record is memory,
+// and may be that of a later doorbell, while other stores to the device before that one have not arrived yet: those to
+// device memory that a later WQE sends. A read of an adapter never passes them. The rest follows with its doorbell, or
+// a while later.
+func (q *sendQueue) upTo(ctrl []byte, posted uint16) uint16 {
+	end := uint16(prm.CtrlWQEIndex.Get(ctrl)) + ctrlBlocks(ctrl)
+	if q.hca.config.WholeBursts || int16(posted-end) <= 0 {
+		return posted
+	}
+	number, to := q.number, q.hca.doorbellQueue(q.number)
+	q.later = q.hca.config.Loop.After(nopTimeout, func() {
+		if q.hca.doorbellQueue(number) == to && to != nil {
+			to.doorbell(nil)
+		}
+	})
+	return end
+}
+
+// ctrlBlocks returns the number of blocks of a WQE.
+func ctrlBlocks(ctrl []byte) uint16 { return uint16(max(1, (prm.CtrlDS.Get(ctrl)*16+block-1)/block)) }
 
 // peek returns the WQE at the head of the queue without decoding it, or nil if
 // the memory cannot be read.

@@ -84,7 +84,7 @@ func (q *sendQueue) check(ctrl []byte, producer uint16) {
 		return
 	}
 	index := uint16(prm.CtrlWQEIndex.Get(ctrl))
-	blocks := uint16(max(1, (prm.CtrlDS.Get(ctrl)*16+block-1)/block))
+	blocks := ctrlBlocks(ctrl)
 	v := Violation{QPN: q.number, Index: index, Offset: q.offset(index), WQE: bytes.Clone(ctrl)}
 	if int16(producer-(index+blocks)) < 0 {
 		v.Rule = RuleRecord
