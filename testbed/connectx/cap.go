@@ -41,10 +41,10 @@ type capabilities struct {
 }
 
 // Offered returns the capabilities of a device with a link layer, with their
-// maximum values.
+// maximum values. The default of a capability that takes something away is 0.
 func Offered(link LinkLayer) []Capability {
 	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredOrdering,
-		offeredPinned)
+		restrictions)
 	if link == Ethernet {
 		return slices.Concat(common, offeredEthernet, offeredLAG, offeredPacing)
 	}
@@ -55,8 +55,7 @@ func Offered(link LinkLayer) []Capability {
 func offeredBy(config *Config) []Capability {
 	rows := Offered(config.LinkLayer)
 	if config.ODP {
-		i := slices.IndexFunc(rows, func(c Capability) bool { return c == offeredPinned[0] })
-		rows = slices.Concat(rows[:i:i], rows[i+len(offeredPinned):], offeredODP)
+		rows = slices.Concat(rows, offeredODP)
 	}
 	return rows
 }
@@ -68,7 +67,9 @@ func newCapabilities(config *Config) (capabilities, error) {
 		if c.most[r.Type] == nil {
 			c.most[r.Type] = make([]byte, capPage)
 		}
-		r.Field.Set(c.most[r.Type], r.Value)
+		if !slices.Contains(restrictions, r) {
+			r.Field.Set(c.most[r.Type], r.Value)
+		}
 	}
 	if config.LinkLayer == Ethernet {
 		offerMatches(c.most[CapFlowTable])

@@ -52,7 +52,7 @@ type Config struct {
 	FirstUAR uint32
 
 	// Capabilities replace values of the device's capabilities. They cannot
-	// exceed the maximum values.
+	// exceed the maximum values, which Offered returns.
 	Capabilities []Capability
 
 	// BootPages and InitPages are the numbers of 4 KiB pages that the firmware

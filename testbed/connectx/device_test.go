@@ -118,6 +118,14 @@ func TestCapabilities(t *testing.T) {
 	v.refused(0x100, 12<<1, statusBadParam, reasonOpMod, nil)
 	v.run(0x100, int(CapFlowTable)<<1|1, nil)
 
+	// What takes something away is off, unless the program wants it.
+	if prm.HCACapUMRModifyEntitySizeDisabled.Is(most) {
+		t.Error("a device without configuration does not change memory keys by work requests")
+	}
+	less := restrictions[0]
+	if v := newDriver(t, func(c *Config) { c.Capabilities = []Capability{less} }); v.device.caps.general(less.Field) != 1 {
+		t.Errorf("%s is not set", less.Field.Name)
+	}
 	for _, c := range []Capability{
 		{CapGeneral, prm.HCACapPG, 1},
 		{CapGeneral, prm.HCACapLogMaxQP, 18},

@@ -65,6 +65,7 @@ var offered = []Capability{
 	{CapGeneral, prm.HCACapIMAICL, 1},
 	{CapGeneral, prm.HCACapFixedBufferSize, 1},
 	{CapGeneral, prm.HCACapUMRPtrRLKY, 1},
+	{CapGeneral, prm.HCACapUMRExtendedTranslationOffset, 1},
 	{CapGeneral, prm.HCACapDumpFillMKey, 1},
 
 	// Completions.
@@ -94,9 +95,10 @@ var offeredDeviceMemory = []Capability{
 	{CapDevMem, prm.DeviceMemCapMEMICTestAndSetSizes, 1},
 }
 
-// offeredPinned are capabilities of a device without memory on demand: the
-// driver then does not create memory keys by work requests.
-var offeredPinned = []Capability{
+// restrictions are capabilities that take something away, with their maximum values. A device has those that it is
+// configured with. Without changes of the size of pages by work requests (UMR), the driver registers memory by commands
+// only, and the kernel's users of RDMA that register memory for each request, such as NVMe, refuse the device.
+var restrictions = []Capability{
 	{CapGeneral, prm.HCACapUMRModifyEntitySizeDisabled, 1},
 }
 
@@ -114,7 +116,6 @@ const (
 var offeredODP = []Capability{
 	{CapGeneral, prm.HCACapPG, 1},
 	{CapGeneral, prm.HCACapNullMKey, 1},
-	{CapGeneral, prm.HCACapUMRExtendedTranslationOffset, 1},
 	{CapODP, prm.ODPCapRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},
 	{CapODP, prm.ODPCapUD, odpSend | odpSRQ},
 	{CapODP, prm.ODPCapXRC, odpSend | odpReceive | odpWrite | odpRead | odpAtomic | odpSRQ},

@@ -84,7 +84,7 @@ func TestODPCapabilities(t *testing.T) {
 	for _, odp := range []bool{false, true} {
 		v := newDriver(t, func(c *Config) { c.ODP = odp })
 		page := v.device.caps.page(CapGeneral, false)
-		if prm.HCACapPG.Is(page) != odp || prm.HCACapUMRModifyEntitySizeDisabled.Is(page) == odp {
+		if prm.HCACapPG.Is(page) != odp || prm.HCACapUMRModifyEntitySizeDisabled.Is(page) {
 			t.Errorf("with ODP %v: pg %v, umr_modify_entity_size_disabled %v", odp, prm.HCACapPG.Is(page),
 				prm.HCACapUMRModifyEntitySizeDisabled.Is(page))
 		}

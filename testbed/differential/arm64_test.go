@@ -17,7 +17,7 @@ import (
 // mode.
 func TestARM64(t *testing.T) {
 	s := &stage{gid: "0"}
-	s.world = world.StartTest(t, world.Config{Devices: 1, Tracer: trace.New(&s.recorder)})
+	s.world = world.StartTest(t, world.Config{Devices: 1, Adapt: world.ByCommands, Tracer: trace.New(&s.recorder)})
 	s.guest = vm.Start(t, vm.Config{Kernel: "6.12", Arch: "arm64", Modules: []string{"mlx5_ib"},
 		VFIOUser: s.world.Sockets()})
 	player := s.install(t, vm.BuildProgram(t, "./play", "", "arm64"))

@@ -40,7 +40,8 @@ type stage struct {
 
 func startStage(t *testing.T, kernel string, layer connectx.LinkLayer) *stage {
 	s := &stage{gid: "0"}
-	s.world = world.StartTest(t, world.Config{LinkLayer: layer, Devices: 1, Tracer: trace.New(&s.recorder)})
+	s.world = world.StartTest(t, world.Config{LinkLayer: layer, Devices: 1, Adapt: world.ByCommands,
+		Tracer: trace.New(&s.recorder)})
 	s.guest = vm.Start(t, vm.Config{Kernel: kernel, Root: true, Modules: []string{"mlx5_ib"}, VFIOUser: s.world.Sockets()})
 	if layer == connectx.Ethernet {
 		s.gid = "3" // the RoCE v2 GID of the IPv4 address follows two of the MAC address

@@ -42,7 +42,7 @@ func TestDeviceFaults(t *testing.T) {
 }
 
 func deviceFaults(t *testing.T, kernel, victim string) {
-	w := world.StartTest(t, world.Config{Devices: 1})
+	w := world.StartTest(t, world.Config{Devices: 1, Adapt: world.ByCommands})
 	ours, theirs := net.Pipe()
 	done := make(chan bool)
 	go func() { w.Control.ServeConn(t.Context(), theirs); close(done) }()

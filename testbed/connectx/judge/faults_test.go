@@ -28,7 +28,7 @@ type faulty struct {
 // startFaulty boots a guest with two InfiniBand devices. Injected faults are
 // not violations of the driver.
 func startFaulty(t *testing.T, kernel string, boot func(testing.TB, vm.Config) *vm.Guest) *faulty {
-	w := world.StartTest(t, world.Config{Devices: 2})
+	w := world.StartTest(t, world.Config{Devices: 2, Adapt: world.ByCommands})
 	ours, theirs := pipes.Pipe()
 	done := make(chan bool)
 	go func() { w.Control.ServeConn(t.Context(), theirs); close(done) }()

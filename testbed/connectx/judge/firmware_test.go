@@ -32,6 +32,7 @@ func oldFirmware(_ int, c *connectx.Config) {
 	set(10, prm.HCACapLogMaxSRQ, prm.HCACapLogMaxPD, prm.HCACapLogMaxQPSize, prm.HCACapLogMaxSRQSize)
 	set(12, prm.HCACapLogMaxQP, prm.HCACapLogMaxCQ, prm.HCACapLogMaxCQSize)
 	set(14, prm.HCACapLogMaxMKey)
+	set(1, prm.HCACapUMRModifyEntitySizeDisabled)
 	set(2, prm.HCACapLogMaxRAReqQP, prm.HCACapLogMaxRAResQP)
 	if c.NoISSI = c.LinkLayer == connectx.InfiniBand; c.NoISSI {
 		set(0, prm.HCACapIBVirt, prm.HCACapCQModeration)

@@ -19,6 +19,7 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/internal/connectx/fabric"
 	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/connectx/prm"
 	"github.com/goverbs/goverbs/internal/connectx/roce"
 	"github.com/goverbs/goverbs/internal/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx"
@@ -66,6 +67,13 @@ func OnDemand(kernel string) func(int, *connectx.Config) {
 }
 
 func crashes(kernel string) bool { return kernel == "5.10" || kernel == "6.1" }
+
+// ByCommands is a Config.Adapt of devices whose memory keys the driver creates by commands only, not by work requests
+// from a cache: tests see each registration in a trace, and make it fail.
+func ByCommands(_ int, c *connectx.Config) {
+	c.Capabilities = append(c.Capabilities, connectx.Capability{Type: connectx.CapGeneral,
+		Field: prm.HCACapUMRModifyEntitySizeDisabled, Value: 1})
+}
 
 // AlwaysOnDemand is a Config.Adapt that enables memory on demand.
 func AlwaysOnDemand(_ int, c *connectx.Config) { c.ODP = true }
