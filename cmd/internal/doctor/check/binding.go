@@ -23,7 +23,7 @@ func (m *machine) uses(d device, g nldev.GID) string {
 	b, asked := m.bound[a]
 	if !asked {
 		device, err := m.Kernel.Bind(a)
-		b = binding{device: device, known: err == nil || errors.Is(err, uverbs.ErrNoDevice)}
+		b = binding{device: device, known: device != "" || errors.Is(err, uverbs.ErrNoDevice)}
 		m.bound[a] = b
 	}
 	switch {
