@@ -185,6 +185,9 @@ func (p *pool) register(class int) (*slab, error) {
 	size := classSize(class)
 	b := make([]byte, max(size, slabSize))
 	mr, err := p.pd.RegMR(b, access)
+	if errors.Is(err, uverbs.ErrClosed) { // the last connection is being closed, and with it the device
+		return nil, net.ErrClosed
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -421,7 +421,10 @@ func (c *Conn) growAndRead(in *incoming) error {
 	if err == nil {
 		c.pool.put(m)
 	}
-	if errors.Is(err, uverbs.ErrDeviceGone) {
+	switch {
+	case err != nil && c.closing:
+		return c.closeError()
+	case errors.Is(err, uverbs.ErrDeviceGone):
 		return c.refused(err)
 	}
 	return err // the peer, which may have closed the connection, waits until the message has been read
