@@ -58,7 +58,7 @@ func (p *pair) readPeer() uverbs.SendWR { return p.read(p.b.mr.Addr(), p.b.mr.RK
 func otherPSN(device string) string {
 	return wired(device, func(p *pair, a, b attributes) string {
 		b.rtr.RQPSN = (b.rtr.RQPSN - 0x800) & 0xffffff // packets of lower PSNs would be acknowledged as repetitions
-		check(p.b.qp.Modify(b.rtr, rtrMask)) // mistake
+		check(p.b.qp.Modify(b.rtr, rtrMask))           // mistake
 		check(p.b.qp.Modify(b.rts, rtsMask))
 		p.a.modify(a)
 		return p.send(64)
