@@ -104,13 +104,13 @@ const preloadOnly = `^(librdmacm1t64|libibverbs1|ibverbs-providers|rdmacm-utils|
 // fabricOnly matches libfabric and the libraries that it is linked with and that Root lacks.
 const fabricOnly = `^(libfabric1|libfabric-bin|libfabric-dev|libpsm2-2|libnuma1)$`
 
-// appsPackages are programs that use RDMA for a purpose, and servers of file systems. The rest of these is in the kernel.
+// appsPackages are programs that use RDMA for a purpose, and the parts of NFS and of storage that the kernel lacks.
 var appsPackages = []string{"ucx-utils", "openmpi-bin", "python3-mpi4py", "nfs-kernel-server", "fio"}
 
 // appsLeave matches packages of plug-ins for graphics processors, which load them if they are there, and those that
 // scripts of other packages need.
-const appsLeave = `^(libamd.*|libhsa.*|libllvm.*|libz3-.*|libdrm.*|ocl-icd-.*|libze1|libx11.*|libxcb1|libxau6|libxdmcp6` +
-	`|libxext6|libxnvctrl0|libpciaccess0|libhwloc-plugins|openssh-client|perl-base|debconf|ucf|rpcbind)$`
+const appsLeave = `^(libamd.*|libhsa.*|libllvm.*|libz3-.*|libdrm.*|ocl-icd-.*|libze1|libx11.*|libxcb1|libxau6` +
+	`|libxdmcp6|libxext6|libxnvctrl0|libpciaccess0|libhwloc-plugins|openssh-client|perl-base|debconf|ucf|rpcbind)$`
 
 // recipes returns the recipes of all parts.
 func recipes() map[Part]recipe {

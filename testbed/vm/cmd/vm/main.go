@@ -59,7 +59,7 @@ func parse() options {
 	flag.BoolVar(&o.config.ICount, "icount", false, "make the guest's clock count instructions (one CPU)")
 	flag.BoolVar(&o.config.RXE, "rxe", false, "create rxe0 on d0, 10.9.0.1/24")
 	flag.BoolVar(&o.config.Preload, "preload", false, "mount iperf3, redis-server and others: /run/preload/rsrun PROGRAM")
-	flag.BoolVar(&o.config.Apps, "apps", false, "a root with UCX, Open MPI, NFS and fio, which is downloaded when first used")
+	flag.BoolVar(&o.config.Apps, "apps", false, "a root with UCX, Open MPI, NFS and fio, downloaded when first used")
 	flag.BoolVar(&o.config.Fabric, "fabric", false, "mount libfabric: /run/fabric/usr/bin/fi_info")
 	flag.StringVar(&o.config.Share, "share", "", "directory of the host for /share in the guest")
 	flag.Func("vfio-user", "add the device model that listens on this `socket` (repeatable)", func(socket string) error {
