@@ -67,6 +67,7 @@ var broken = map[string][]verbstest.Rule{
 	"CloseMRUnderRead":  {verbstest.LocalKey, verbstest.RemoteAccess}, // requests use a closed region
 	"CloseMRUnderWrite": {verbstest.LocalKey, verbstest.RemoteAccess}, // the same
 	"CloseMRUnderRecv":  {verbstest.LocalKey},                         // the same
+	"NoReads":           {verbstest.BadRequest},                       // a READ is posted where none is permitted
 	"OwnPD":             {verbstest.RemoteAccess},                     // a region is of another PD
 	"PostSendEarly":     {verbstest.ReceiveLate},                      // the peer has no receive yet
 	"RDMACM":            {verbstest.ReceiveLate},                      // the same

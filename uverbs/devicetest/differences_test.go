@@ -73,6 +73,7 @@ var broken = map[string][]verbstest.Rule{
 	"MWErrors":           {verbstest.BadRequest},   // binds fail
 	"MWLimits":           {verbstest.RemoteAccess}, // windows limit an access
 	"MWRemoteInvalidate": {verbstest.RemoteAccess}, // an invalidated key is used
+	"MWType1":            {verbstest.RemoteAccess}, // a window that is not bound is used
 	"MWType2":            {verbstest.RemoteAccess},
 	"ParityAtomic": {verbstest.LocalKey, verbstest.LocalAccess,
 		verbstest.RemoteAccess}, // atomics fail in each way
@@ -85,7 +86,7 @@ var broken = map[string][]verbstest.Rule{
 	"Stress":       {verbstest.ReceiveLate},  // senders do not wait for receives
 	"StressSRQ":    {verbstest.ReceiveLate},
 	"StressClose": {verbstest.LocalKey, blueFlame,
-		verbstest.ReceiveLate, verbstest.RemoteAccess, verbstest.LocalAccess},
+		verbstest.ReceiveLate, verbstest.ReceiveOverlap, verbstest.RemoteAccess, verbstest.LocalAccess},
 	"UCRevive":       {verbstest.LocalKey},      // a request fails
 	"UCWriteLost":    {verbstest.RemoteAccess},  // a WRITE to a wrong key is lost
 	"UDQKey":         {verbstest.QKey},          // a datagram with a wrong Q_Key is lost
