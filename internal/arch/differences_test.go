@@ -34,6 +34,7 @@ var deviceFiles = map[string]string{
 	"provider/mlx5/memoryop_device_test.go": "machines in memory execute no operations on device memory",
 	"provider/rxe/device_test.go":           "rxe does not exist in memory",
 	"rdma/alloc_test.go":                    "counts allocations, also the device's",
+	"rdma/busy_device_test.go":              "the server is another process",
 	"rdma/device_test.go":                   "runs the tests that run in memory anyway on a device",
 	"rsocket/alloc_test.go":                 "counts allocations, also the device's",
 	"rsocket/device_test.go":                "runs the tests that run in memory anyway on a device",
