@@ -130,7 +130,6 @@ func (c *Conn) freeCall(k *call) {
 func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 	c.mu.Lock()
 	defer c.unlock()
-	k.sent = true
 	for {
 		if k.replied && (k.m.large == nil || k.m.large.done) {
 			m := c.deliver(k.m)

@@ -92,13 +92,17 @@ func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn
 }
 
 // Retry is [Client.Do] for what may be done more than once, such as reading: if f returns an error because its
-// connection has ended, Retry calls f again with another connection, until ctx ends. It waits as between two attempts
-// to connect if the connection had been established a short time before.
+// connection has ended, Retry calls f again with another connection, until ctx ends, and then returns
+// context.Cause(ctx) with the last error. It waits as between two attempts to connect if the connection had been
+// established a short time before.
 func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	for {
 		lost, err := cl.do(ctx, f)
-		if !lost || ctx.Err() != nil {
+		switch {
+		case !lost:
 			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		}
 	}
 }
@@ -118,7 +122,8 @@ func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn
 // hasEnded reports whether err means that c has ended. It may also be an error of another connection. The EOF of Recv
 // does not match ErrDisconnected.
 func hasEnded(c *Conn, err error) bool {
-	return (errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF)) && c.Err() != nil
+	var closed *CloseError // of either side, such as that of Options.IdleTimeout
+	return (errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF) || errors.As(err, &closed)) && c.Err() != nil
 }
 
 // acquire returns a link that works, for one more user.

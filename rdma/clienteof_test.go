@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -84,7 +85,7 @@ func TestClientBackoff(t *testing.T) {
 				for ctx.Err() == nil {
 					err = cl.Do(ctx, f)
 				}
-				return err
+				return errors.Join(err, context.Cause(ctx)) // f may have returned the last error
 			},
 		} {
 			const wait = 200 * time.Millisecond

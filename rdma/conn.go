@@ -135,12 +135,15 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if err := c.account.tryFixed(memlock.Queues(qp.MaxSendWR, qp.MaxRecvWR)); err != nil {
 		return err
 	}
-	cq, err := c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
+	c.makeRoom() // the memory of the QP is locked, too
+	err := c.pool.retry(func() (err error) {
+		c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	c.cq = cq
-	qp.SendCQ, qp.RecvCQ = cq, cq
+	qp.SendCQ, qp.RecvCQ = c.cq, c.cq
 	c.initReceives(qp.MaxRecvWR)
 	return c.allocReceives(receives)
 }
@@ -182,6 +185,7 @@ func (c *Conn) closeResources() error {
 		errs = append(errs, c.cq.Close())
 	}
 	c.dropRequests()
+	c.dropArrived()
 	errs = append(errs, c.freeReceives())
 	c.account.releaseFixed()
 	if c.pool != nil {

@@ -26,6 +26,14 @@ func (c *Conn) runHooks() {
 
 func (c *Conn) withoutLock(f func()) {
 	c.mu.Unlock()
-	defer c.mu.Lock()
+	returned := false
+	defer func() {
+		c.mu.Lock()
+		if !returned { // f panics, and no caller unlocks
+			c.running = false
+			c.mu.Unlock()
+		}
+	}()
 	f()
+	returned = true
 }

@@ -39,8 +39,11 @@ func (c *Conn) isIdle(d time.Duration) bool {
 	defer c.unlock()
 	if c.leader == leaderNone && c.err == nil && !c.closing {
 		c.harvest() // no call has waited
+		if c.failure != nil {
+			c.decide()
+		}
 	}
-	if c.err != nil || c.closing {
+	if c.err != nil || c.closing || c.eof { // calls return why
 		return false
 	}
 	waits := c.peerWaits()

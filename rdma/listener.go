@@ -61,17 +61,16 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 		return l.refuse(m, err)
 	}
 	c := newConn(m, l.options)
-	c.remote, c.account.budget, c.account.peer = h, l.budget, m.PeerAddr().Addr()
+	c.remote, c.account.budget, c.account.peer = h, l.budget, m.PeerAddr().Addr().Unmap().WithZone("")
 	l.mu.Lock()
 	l.pending[m] = c
 	l.mu.Unlock()
 	m.Own(closerFunc(func() error { l.remove(m); return nil }))
-	if err := c.prepare(qp); errors.Is(err, cm.ErrServerLimit) {
-		return l.refuse(m, err)
-	} else if err != nil {
-		return err
+	err = c.prepare(qp)
+	if errors.Is(err, cm.ErrServerLimit) {
+		err = l.refuse(m, err)
 	}
-	return nil
+	return err
 }
 
 func (l *Listener) find(m *cm.Conn) *Conn {

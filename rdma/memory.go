@@ -24,6 +24,7 @@ import (
 // A budget has the limits of a listener. A nil budget permits everything.
 type budget struct {
 	used     *quota.Limit
+	total    int64         // 0 or less for no limit
 	patience time.Duration // how long a message may wait for memory
 
 	mu     sync.Mutex
@@ -31,12 +32,13 @@ type budget struct {
 	full   bool     // the first of them that waits for the limit of all: others wait for it, too
 }
 
-// A claim is a call that waits until memory may be used.
+// A claim is a call that waits until memory may be used. Its last fields belong to budget.mu.
 type claim struct {
 	peer    netip.Addr
 	n       int64
-	granted bool // belongs to budget.mu
 	notify  func()
+	ofPeer  bool // it waits for memory of its peer, not of all
+	granted bool
 }
 
 // An account is what a connection uses of a budget.
@@ -65,7 +67,7 @@ func newBudget(o *Options) (*budget, error) {
 		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set Options.MaxMemory and "+
 			"MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less", uverbs.ErrInvalid, need, total,
 			each)
-	} else if room := most - need; room < int64(o.MaxMessage) {
+	} else if room := most - need; room < int64(classSize(classOf(o.MaxMessage))) {
 		// Memory is allocated in powers of two.
 		o.MaxMessage = max(1<<(bits.Len64(uint64(max(room, 1)))-1), o.EagerSize)
 	}
@@ -73,7 +75,7 @@ func newBudget(o *Options) (*budget, error) {
 	if used == nil {
 		return nil, nil
 	}
-	return &budget{used: used, patience: memoryPatience}, nil
+	return &budget{used: used, total: total, patience: memoryPatience}, nil
 }
 
 // smallestLimit returns the smaller of two limits, of which those that are not positive stand for none.
@@ -147,7 +149,26 @@ func (a *account) release(n int64) {
 	b.used.Release(a.peer, n)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grant()
+	b.grant(a.peer)
+}
+
+// makeRoom deregisters memory of the pool that nothing uses, as far as it would exceed the listener's limit together
+// with what is used. The caller does not hold c.mu.
+func (c *Conn) makeRoom() {
+	b := c.account.budget
+	if b == nil || b.total <= 0 {
+		return
+	}
+	_, used := b.used.Used(c.account.peer)
+	c.pool.shrink(b.total - used)
+}
+
+// untry undoes tryFixed.
+func (a *account) untry(n int64) {
+	if a.budget != nil {
+		a.fixed -= n
+		a.release(n)
+	}
 }
 
 // releaseFixed ends the use of memory for receives and queues.
@@ -157,12 +178,12 @@ func (a *account) releaseFixed() {
 	a.release(n)
 }
 
-// grant lets claims begin, in their order. One for which the limit of its peer has no room does not stop others. The
-// caller holds b.mu.
-func (b *budget) grant() {
+// grant grants claims in order. A claim that exceeds its peer's limit does not delay others, and is tried again when
+// this peer, the one that has released memory, is its own. The caller holds b.mu.
+func (b *budget) grant(peer netip.Addr) {
 	b.full = false
 	b.claims = slices.DeleteFunc(b.claims, func(c *claim) bool {
-		if b.full {
+		if b.full || c.ofPeer && c.peer != peer {
 			return false
 		}
 		err := b.used.Acquire(c.peer, c.n)
@@ -172,7 +193,8 @@ func (b *budget) grant() {
 			return true
 		}
 		var e *quota.Exceeded
-		b.full = errors.As(err, &e) && !e.PerPeer
+		c.ofPeer = errors.As(err, &e) && e.PerPeer
+		b.full = !c.ofPeer
 		return false
 	})
 }
@@ -182,7 +204,7 @@ func (b *budget) claim(c *claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.claims = append(b.claims, c)
-	b.grant()
+	b.grant(netip.Addr{})
 }
 
 // end ends the wait of a claim. It reports whether the memory is granted.
@@ -193,7 +215,7 @@ func (b *budget) end(c *claim) bool {
 		return true
 	}
 	b.claims = slices.DeleteFunc(b.claims, func(other *claim) bool { return other == c })
-	b.grant()
+	b.grant(netip.Addr{})
 	return false
 }
 

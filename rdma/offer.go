@@ -177,9 +177,7 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error 
 	c.posted(request{}, 0)
 	c.posted(request{}, flags)
 	c.sent(credits)
-	c.flow(k).credits--
-	c.stats.Sent++
-	c.stats.SentBytes += uint64(n)
+	c.countSent(k, number, n)
 	return nil
 }
 

@@ -163,10 +163,11 @@ func (p *pool) grow(class int) (*slab, error) {
 	defer p.busy.Done() // when p.slabs is complete: close reads it without p.mu
 	p.grows[class] = true
 	p.mu.Unlock()
-	s, err := p.register(class)
-	if errors.Is(err, unix.ENOMEM) && p.trim(0, true) {
+	var s *slab
+	err := p.retry(func() (err error) {
 		s, err = p.register(class)
-	}
+		return err
+	})
 	p.mu.Lock()
 	p.grows[class] = false
 	p.grown.Broadcast()
@@ -270,6 +271,30 @@ func (p *pool) trimIdle() {
 	if p.trims = p.idle > maxIdle && !p.closed; p.trims {
 		p.startTrimmer()
 	}
+}
+
+// retry calls f, which registers memory. If f fails because no more memory may be locked, retry deregisters what nothing
+// uses and calls f again.
+func (p *pool) retry(f func() error) error {
+	err := f()
+	if errors.Is(err, unix.ENOMEM) && p.shrink(0) {
+		err = f()
+	}
+	return err
+}
+
+// shrink deregisters slabs that nothing uses, until no more than most bytes of such slabs are left. It reports whether
+// it has deregistered any.
+func (p *pool) shrink(most int64) bool {
+	p.mu.Lock()
+	if p.closed || int64(p.idle) <= max(most, 0) {
+		p.mu.Unlock()
+		return false
+	}
+	p.busy.Add(1)
+	defer p.busy.Done()
+	p.mu.Unlock()
+	return p.trim(int(max(most, 0)), true)
 }
 
 // trim deregisters slabs that nothing uses, until no more than most bytes of such slabs are left. Unless all is set, it

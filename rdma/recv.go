@@ -52,8 +52,13 @@ func (c *Conn) allocReceives(n int) error {
 		return err
 	}
 	slab := make([]byte, n*size)
-	mr, err := c.cm.PD().RegMR(slab, uverbs.LocalWrite)
+	var mr *uverbs.MR
+	err := c.pool.retry(func() (err error) {
+		mr, err = c.cm.PD().RegMR(slab, uverbs.LocalWrite)
+		return err
+	})
 	if err != nil {
+		c.account.untry(int64(n * size))
 		return err
 	}
 	c.slabs = append(c.slabs, mr)
@@ -222,6 +227,9 @@ func (c *Conn) receive(wc *uverbs.WC) error {
 	c.heard = true
 	slot := &c.slots[wc.WRID&^recvBit]
 	if wc.Opcode == uverbs.WCRecvRDMAImm {
+		if c.eof {
+			return fmt.Errorf("%w: a WRITE with immediate data after the end", ErrProtocol)
+		}
 		return c.queue(Message{Buffer: Buffer{m: slot}, n: int(wc.ByteLen), imm: wc.Imm, write: true})
 	}
 	if wc.Flags&uverbs.WCWithImm == 0 {
@@ -236,8 +244,11 @@ func (c *Conn) receive(wc *uverbs.WC) error {
 
 // dispatch handles a SEND of n bytes.
 func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
-	if n != 0 && !k.hasBody() {
+	switch {
+	case n != 0 && !k.hasBody():
 		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
+	case c.eof && k <= kindOffer:
+		return fmt.Errorf("%w: a SEND of kind %d after the end", ErrProtocol, k)
 	}
 	switch k {
 	case kindMessage:
@@ -341,6 +352,31 @@ func (c *Conn) newIncoming() *incoming {
 	return &incoming{}
 }
 
+// dropArrived drops the memory of messages and replies that were read and not received, when no more are.
+func (c *Conn) dropArrived() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	drop := func(m *Message) {
+		switch large := m.large; {
+		case large != nil && large.done:
+			large.m.drop()
+		case large == nil && m.Buffer.m != nil && m.Buffer.m.pool != nil: // see moveReply
+			m.Buffer.m.pool.put(m.Buffer.m)
+		}
+		*m = Message{}
+	}
+	for ; c.count > 0; c.count-- {
+		drop(&c.arrived[c.first])
+		c.first = (c.first + 1) % len(c.arrived)
+	}
+	for _, k := range c.calls.all {
+		if k.waiting && k.replied {
+			drop(&k.m)
+			k.replied = false
+		}
+	}
+}
+
 func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncoming, in) }
 
 // prefetch begins to read a message before the program asks for it, if memory is at hand.
@@ -411,6 +447,7 @@ func (c *Conn) fetch(ctx context.Context, in *incoming) error {
 func (c *Conn) growAndRead(in *incoming) error {
 	in.grows = true
 	c.unlock()
+	c.makeRoom()
 	m, err := c.pool.get(int(in.offer.length))
 	c.mu.Lock()
 	in.grows = false

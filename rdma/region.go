@@ -143,21 +143,23 @@ func (r *Region) Close() error {
 	return errors.Join(errs...)
 }
 
-// register returns the region's MR on a PD, for one more user.
-func (r *Region) register(pd *uverbs.PD) (*uverbs.MR, error) {
+// register returns the region's MR on the PD of a pool, for one more user.
+func (r *Region) register(p *pool) (*uverbs.MR, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errRegionClosed
 	}
-	s := r.mrs[pd]
+	s := r.mrs[p.pd]
 	if s == nil {
-		mr, err := pd.RegMR(r.b, access)
-		if err != nil {
+		s = &sharedMR{}
+		if err := p.retry(func() (err error) {
+			s.mr, err = p.pd.RegMR(r.b, access)
+			return err
+		}); err != nil {
 			return nil, err
 		}
-		s = &sharedMR{mr: mr}
-		r.mrs[pd] = s
+		r.mrs[p.pd] = s
 	}
 	s.users++
 	return s.mr, nil
@@ -224,7 +226,7 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	if s.pd == nil {
 		return nil, net.ErrClosed
 	}
-	mr, err := r.register(s.pd)
+	mr, err := r.register(c.pool)
 	if err != nil {
 		return nil, c.orEnd(err)
 	}

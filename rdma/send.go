@@ -193,10 +193,18 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	if k == kindMessage {
 		c.sentTaken(number)
 	}
+	c.countSent(k, number, n)
+	return nil
+}
+
+// countSent records that a message or reply of n bytes was posted or offered, which uses a credit.
+func (c *Conn) countSent(k kind, number, n int) {
 	c.flow(k).credits--
+	if k == kindCall {
+		c.calls.all[number].sent = true
+	}
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
-	return nil
 }
 
 // postInline sends b. The caller holds c.mu and has waited for a credit.
@@ -210,9 +218,7 @@ func (c *Conn) postInline(k kind, number int, data []byte) error {
 	if k == kindMessage {
 		c.sentTaken(number)
 	}
-	c.flow(k).credits--
-	c.stats.Sent++
-	c.stats.SentBytes += uint64(len(data))
+	c.countSent(k, number, len(data))
 	return nil
 }
 
