@@ -112,6 +112,11 @@ type Options struct {
 	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as
 	// are the objects that they have passed to [Conn.Own].
 	Setup func(c *Conn) error
+	// Refused is called when a listener refuses a client because of MaxConns,
+	// MaxConnsPerPeer or Backlog, before a Conn exists. peer is the client's IP address or
+	// GID, and err matches [ErrServerLimit] or [ErrServerBusy]. Further clients wait until
+	// Refused returns.
+	Refused func(peer netip.Addr, err error)
 }
 
 // defaultConns is the default of Options.MaxConns.

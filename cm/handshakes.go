@@ -154,6 +154,13 @@ func (hs *handshakes) receive() (fresh <-chan struct{}, err error) {
 func (hs *handshakes) refuse(q *request, err error) {
 	q.node.rejects.waitRoom(context.Background(), hs.done)
 	q.discard(err)
+	hs.notifyRefused(q.peer, err)
+}
+
+func (hs *handshakes) notifyRefused(peer netip.Addr, err error) {
+	if f := hs.options.Refused; f != nil {
+		f(peer, err)
+	}
 }
 
 // enqueue adds a request. If too many wait, it removes and returns the oldest one of the

@@ -197,9 +197,11 @@ func (l *Listener) Request(ctx context.Context) (*Request, error) {
 			s.ID.whenClosed(func() { l.conns.Release(peer, 1) })
 			return &Request{id: s, options: &l.options}, nil
 		}
-		if err := errors.Join(s.ID.refuse(connLimitError(full)), s.Close()); err != nil {
+		why := connLimitError(full)
+		if err := errors.Join(s.ID.refuse(why), s.Close()); err != nil {
 			return nil, err
 		}
+		l.notifyRefused(peer, why)
 	}
 }
 

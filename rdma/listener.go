@@ -35,6 +35,7 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	co := full.cm()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
+	co.Refused = func(peer netip.Addr, err error) { l.refused(netip.AddrPortFrom(peer, 0), err) }
 	if l.cm, err = cm.Listen(addr, &co); err != nil {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
 	}
@@ -114,13 +115,17 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 
 // refuse reports that a peer is refused because of err, and returns the error of its handshake.
 func (l *Listener) refuse(m *cm.Conn, err error) error {
+	l.refused(m.PeerAddr(), err)
+	return &refusal{err}
+}
+
+func (l *Listener) refused(peer netip.AddrPort, err error) {
 	if log := l.options.Logger; log != nil {
-		log.Warn("rdma: refused", "local", l.Addr(), "peer", m.PeerAddr(), "error", err)
+		log.Warn("rdma: refused", "peer", peer, "error", err)
 	}
 	if t := l.options.Trace; t != nil && t.Refused != nil {
-		t.Refused(m.PeerAddr(), err)
+		t.Refused(peer, err)
 	}
-	return &refusal{err}
 }
 
 // Addr returns the address that the listener listens at.

@@ -116,7 +116,9 @@ func TestIdlePeersOfOneHost(t *testing.T) {
 func TestMaxConns(t *testing.T) {
 	n := verbstest.NewNetwork(t)
 	server, client, other := n.Machine(), n.Machine(), n.Machine()
-	l, accepted := accepting(t, server, &Options{MaxConns: 3, MaxConnsPerPeer: 1})
+	refused := make(chan netip.AddrPort, 2)
+	trace := &Trace{Refused: func(peer netip.AddrPort, _ error) { refused <- peer }}
+	l, accepted := accepting(t, server, &Options{MaxConns: 3, MaxConnsPerPeer: 1, Trace: trace})
 	var all []*Conn
 	for _, m := range []*verbstest.Machine{client, other} {
 		c, err := dialTo(t, m, server, l)
@@ -124,6 +126,9 @@ func TestMaxConns(t *testing.T) {
 		all = append(all, c, <-accepted)
 		if _, err := dialTo(t, m, server, l); !errors.Is(err, ErrServerLimit) {
 			t.Errorf("another connection of the host: %v", err)
+		}
+		if peer := <-refused; peer.Addr() != c.LocalAddr().Addr() {
+			t.Errorf("%v is refused, want %v", peer, c.LocalAddr())
 		}
 	}
 	closeAll(t, all...)

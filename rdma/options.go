@@ -160,6 +160,7 @@ type Trace struct {
 	// Stalled is called after a call has waited because the peer had not released the messages
 	// before or not replied to 1024 calls, or the send queue was full.
 	Stalled func(c *Conn, d time.Duration)
-	// Refused is called when a listener refuses a peer, by several goroutines at the same time.
+	// Refused is called when a listener refuses a peer, by several goroutines at the same time. The port is 0 if the
+	// listener has no room for a further connection or handshake.
 	Refused func(peer netip.AddrPort, err error)
 }

@@ -273,8 +273,8 @@ func (p *pool) trimIdle() {
 	}
 }
 
-// retry calls f, which registers memory. If f fails because no more memory may be locked, retry deregisters what nothing
-// uses and calls f again.
+// retry calls f, which registers memory. If f fails because no more memory may be locked, retry deregisters what
+// nothing uses and calls f again.
 func (p *pool) retry(f func() error) error {
 	err := f()
 	if errors.Is(err, unix.ENOMEM) && p.shrink(0) {
