@@ -60,7 +60,8 @@ func TestRepliesWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestOddMaxMessage has limits that are not powers of two, as the pieces of memory are: what Send accepts can be received.
+// TestOddMaxMessage has limits that are not powers of two, as the pieces of memory are: what Send accepts can be
+// received.
 func TestOddMaxMessage(t *testing.T) {
 	o := &Options{MaxMessage: 48 << 20, MaxMemory: 50 << 20, MaxMemoryPerPeer: 50 << 20}
 	clients, servers, _ := honestConns(t, 1, nil, o)
