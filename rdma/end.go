@@ -14,7 +14,7 @@ import (
 
 // This file has the end of a connection. A side that closes it sends an end, which is its last SEND, and waits until
 // the peer has received what was sent. The peer has everything if it has the end and has read what was offered before.
-// Any other end is a truncated one.
+// After any other end, messages may be missing.
 
 // ending is a connection's part for its end.
 type ending struct {
@@ -246,7 +246,7 @@ func closeText(text string) string {
 // Shutdown is Close, but waits until ctx ends instead of for Options.Linger. Its error also matches
 // context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended
 // if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first
-// whose time is over ends the wait of all, and all return the same errors.
+// whose context ends ends the wait of all, and all return the same errors.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	lost, err := c.shutdown(ctx, nil)
 	return errors.Join(lost, err)

@@ -52,7 +52,7 @@ type account struct {
 // memoryPatience is how long a message may wait until others are released.
 const memoryPatience = 30 * time.Second
 
-// newBudget returns the limits of a listener, and lowers o.MaxMessage to what they have room for.
+// newBudget returns the limits of a listener, and reduces o.MaxMessage to the longest message that fits.
 func newBudget(o *Options) (*budget, error) {
 	need := o.connMemory()
 	total := o.MaxMemory
@@ -140,7 +140,7 @@ func memoryLimit(kind, err error) error {
 		e.Want)
 }
 
-// release ends the use of n bytes, and lets those begin that wait.
+// release releases n bytes and grants memory to claims that wait.
 func (a *account) release(n int64) {
 	b := a.budget
 	if b == nil {

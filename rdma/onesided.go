@@ -260,7 +260,7 @@ func (c *Conn) atomic(ctx context.Context, t *Token, off int, a atomicOp) (uint6
 		return 0, err
 	}
 	if rest := (t.Addr + uint64(off)) % 8; rest != 0 {
-		return 0, fmt.Errorf("%w: an atomic operation at offset %d, the address %#x: it lies %d bytes behind a multiple of 8",
+		return 0, fmt.Errorf("%w: an atomic operation at offset %d, the address %#x: it is %d bytes past a multiple of 8",
 			ErrMisaligned, off, t.Addr+uint64(off), rest)
 	}
 	m, err := c.get(8)

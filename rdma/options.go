@@ -51,7 +51,8 @@ type Options struct {
 	// messages longer than EagerSize until the program has released them. Clients beyond it receive
 	// [ErrServerLimit]. A message beyond it waits until others are released: see [Conn.Recv]. By default, it is
 	// three quarters of RLIMIT_MEMLOCK if the process has that limit, and otherwise half of the machine's memory or of
-	// GOMEMLIMIT. Negative stands for no limit. What the program allocates and sends does not count.
+	// GOMEMLIMIT, which programs in a container should set. Negative stands for no limit. What the program allocates
+	// and sends does not count.
 	MaxMemory int64
 	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
 	// single host can lock out others, negative for no limit. A listener's MaxMessage is not larger than what it has
@@ -65,11 +66,12 @@ type Options struct {
 	// else is sent: 15 seconds by default, negative for never. The device replies without the peer's
 	// program.
 	KeepAlive time.Duration
-	// IdleTimeout closes a connection on which nothing was received for as long, up to twice: no message, reply or
-	// release of messages. By default, and if it is negative, there is none. What the peer reads and writes by
-	// one-sided operations does not count, since its device does it alone. While the program has messages that it has
-	// not released, or calls to which it has not replied, the peer waits for this side, and the connection is not
-	// closed. Calls of both sides return a [*CloseError] with [CodeIdle].
+	// IdleTimeout closes a connection on which no message, reply or release of messages was received for this time; it
+	// may take twice as long. By default, and if it is negative, there is none. What the peer reads and writes by
+	// one-sided operations does not count, since its device does it alone, nor does reading a long message of this
+	// side. While the program has messages that it has not released, or calls to which it has not replied, the peer
+	// waits for this side, and the connection is not closed. Calls of both sides return a [*CloseError] with
+	// [CodeIdle].
 	IdleTimeout time.Duration
 	// Linger is how long Close waits until the peer has received what was sent: 5 seconds by default,
 	// negative for not at all. If it passes before, Close returns [ErrUndelivered].

@@ -443,7 +443,7 @@ func (c *Conn) fetch(ctx context.Context, in *incoming) error {
 	return c.growAndRead(in)
 }
 
-// growAndRead registers memory for an offered message and begins to read it. The caller has used the budget for it.
+// growAndRead registers memory for an offered message and begins to read it. The caller has reserved the memory.
 func (c *Conn) growAndRead(in *incoming) error {
 	in.grows = true
 	c.unlock()

@@ -231,7 +231,7 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 		return nil, c.orEnd(err)
 	}
 	if rest := (mr.Addr() + uint64(off)) % 8; rest != 0 && rights&CanAtomic != 0 {
-		return nil, errors.Join(fmt.Errorf("%w: a share with CanAtomic at %#x, which lies %d bytes behind a multiple of 8: "+
+		return nil, errors.Join(fmt.Errorf("%w: a share with CanAtomic at %#x, which is %d bytes past a multiple of 8: "+
 			"let it begin there, or leave CanAtomic out", ErrMisaligned, mr.Addr()+uint64(off), rest), r.unregister(s.pd))
 	}
 	if s.mw, err = s.pd.AllocMW(uverbs.MWType2); err != nil {
