@@ -55,14 +55,7 @@ const memoryPatience = 30 * time.Second
 // newBudget returns the limits of a listener, and reduces o.MaxMessage to the longest message that fits.
 func newBudget(o *Options) (*budget, error) {
 	need := o.connMemory()
-	total := o.MaxMemory
-	if total == 0 {
-		total = max(memlock.Default(), need)
-	}
-	each := o.MaxMemoryPerPeer
-	if each == 0 && total > 0 {
-		each = max(total/2, need)
-	}
+	total, each := quota.MemoryLimits(o.MaxMemory, o.MaxMemoryPerPeer, memlock.Default(), need)
 	if most := smallestLimit(total, each); most < need {
 		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set Options.MaxMemory and "+
 			"MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less", uverbs.ErrInvalid, need, total,
@@ -126,19 +119,8 @@ func (a *account) tryFixed(n int64) error {
 	return nil
 }
 
-// memoryLimit returns the error of a limit. A client that is refused gets about a hundred bytes of it.
-func memoryLimit(kind, err error) error {
-	var e *quota.Exceeded
-	switch {
-	case !errors.As(err, &e):
-		return fmt.Errorf("%w: %w", kind, err)
-	case e.PerPeer:
-		return fmt.Errorf("%w: Options.MaxMemoryPerPeer: %v uses %d of %d bytes and wants %d", kind, e.Peer, e.Used, e.Max,
-			e.Want)
-	}
-	return fmt.Errorf("%w: Options.MaxMemory: %d of %d bytes are in use, and %v wants %d", kind, e.Used, e.Max, e.Peer,
-		e.Want)
-}
+// memoryLimit returns the error of a limit.
+func memoryLimit(kind, err error) error { return quota.MemoryError(kind, err, "Options") }
 
 // release releases n bytes and grants memory to claims that wait.
 func (a *account) release(n int64) {

@@ -84,7 +84,8 @@ func TestIdlePeersOfOneHost(t *testing.T) {
 		c, err := dialTo(t, idle, server, l)
 		if err != nil {
 			if !errors.Is(err, ErrServerLimit) || !errors.Is(err, cm.ErrRejected) ||
-				!strings.Contains(err.Error(), "of 3145728 bytes and wants 196608") {
+				!strings.Contains(err.Error(), "MaxMemoryPerPeer: 196608 bytes wanted, ") ||
+				!strings.Contains(err.Error(), " of 3145728 in use") {
 				t.Errorf("after %d connections: %v", len(all)/2, err)
 			}
 			break

@@ -1,7 +1,6 @@
 package rsocket
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -21,16 +20,7 @@ type budget struct {
 // budget returns the limits of a listener whose connections have a configuration.
 func (lc *ListenConfig) budget(c *Config) (*budget, error) {
 	need := c.memory()
-	total, each := lc.MaxMemory, lc.MaxMemoryPerPeer
-	if total == 0 {
-		total = max(memlock.Default(), need)
-	}
-	if each == 0 {
-		each = max(total/2, need) // if total is negative, there is no limit of one peer either
-		if total < 0 {
-			each = -1
-		}
-	}
+	total, each := quota.MemoryLimits(lc.MaxMemory, lc.MaxMemoryPerPeer, memlock.Default(), need)
 	for _, limit := range []struct {
 		name  string
 		value int64
@@ -60,12 +50,7 @@ func (b *budget) admit(m *cm.Conn) error {
 		peer = netip.AddrFrom16(m.ID().PeerGID())
 	}
 	if err := b.used.Acquire(peer, b.need); err != nil {
-		name := "MaxMemory"
-		var e *quota.Exceeded
-		if errors.As(err, &e) && e.PerPeer {
-			name = "MaxMemoryPerPeer"
-		}
-		return fmt.Errorf("%w: bytes of memory: %w: ListenConfig.%s", cm.ErrServerLimit, err, name)
+		return quota.MemoryError(cm.ErrServerLimit, err, "ListenConfig")
 	}
 	m.Own(closerFunc(func() error {
 		b.used.Release(peer, b.need)

@@ -2,8 +2,11 @@ package rsocket_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -46,29 +49,57 @@ func (p *pair) clientOn(t *testing.T, m *verbstest.Machine, l *rsocket.Listener)
 	return c, err
 }
 
-// refused checks that a machine's client is refused, and knows why.
-func (p *pair) refused(t *testing.T, m *verbstest.Machine, l *rsocket.Listener) {
+// refused checks that a machine's client is refused, and that its error has the given parts.
+func (p *pair) refused(t *testing.T, m *verbstest.Machine, l *rsocket.Listener, parts ...string) {
 	t.Helper()
 	_, err := p.clientOn(t, m, l)
 	isError(t, err, cm.ErrServerLimit)
 	isError(t, err, syscall.ECONNREFUSED)
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error is %v, without %q", err, part)
+		}
+	}
 }
 
-// TestMaxMemory checks the limits of one peer and of all. A connection that is closed makes room.
+// TestMaxMemory checks the limits of one peer and of all, and that the errors of clients name them. A connection that
+// is closed makes room.
 func TestMaxMemory(t *testing.T) {
 	need := must(rsocket.ConnMemory(rsocket.Config{}))(t)
 	p := machines(t)
 	other := p.net.Machine()
-	l := p.limited(t, rsocket.ListenConfig{MaxMemory: 3*need + need/2, MaxMemoryPerPeer: 2 * need})
+	all, each := 3*need+need/2, 2*need
+	l := p.limited(t, rsocket.ListenConfig{MaxMemory: all, MaxMemoryPerPeer: each})
+	perPeer := fmt.Sprintf("ListenConfig.MaxMemoryPerPeer: %d bytes wanted, %d of %d in use", need, each, each)
+	total := fmt.Sprintf("ListenConfig.MaxMemory: %d bytes wanted, %d of %d in use", need, 3*need, all)
 	first := must(p.clientOn(t, p.here, l))(t)
 	must(p.clientOn(t, p.here, l))(t)
-	p.refused(t, p.here, l)
+	p.refused(t, p.here, l, perPeer)
 	must(p.clientOn(t, other, l))(t)
-	p.refused(t, other, l)
+	p.refused(t, other, l, total)
 	check(t, first.Close())
 	until(t, "a place is free", func() bool { _, err := p.clientOn(t, other, l); return err == nil })
-	p.refused(t, p.here, l)
-	p.refused(t, other, l)
+	p.refused(t, p.here, l, total)
+	p.refused(t, other, l, perPeer)
+}
+
+// TestMaxMemory6 checks that the error of a client with an IPv6 address has the limit, too.
+func TestMaxMemory6(t *testing.T) {
+	need := must(rsocket.ConnMemory(rsocket.Config{}))(t)
+	p := machines(t)
+	p.limited(t, rsocket.ListenConfig{MaxMemoryPerPeer: need})
+	addr := netip.AddrPortFrom(addr6(p.there), 7471).String()
+	dial := func() (c *rsocket.Conn, err error) {
+		p.onClient(func() { c, err = rsocket.Dial("tcp6", addr) })
+		return c, err
+	}
+	c := must(dial())(t)
+	_, err := dial()
+	want := fmt.Sprintf("ListenConfig.MaxMemoryPerPeer: %d bytes wanted, %d of %d in use", need, need, need)
+	if !errors.Is(err, cm.ErrServerLimit) || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, without %q", err, want)
+	}
+	check(t, c.Close())
 }
 
 // TestMaxConns checks the limits on connections.
