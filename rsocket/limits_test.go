@@ -102,6 +102,36 @@ func TestMaxMemory6(t *testing.T) {
 	check(t, c.Close())
 }
 
+// TestRefused checks that a listener reports clients that exceed a limit on memory or are not rsockets.
+func TestRefused(t *testing.T) {
+	need := must(rsocket.ConnMemory(rsocket.Config{}))(t)
+	type refusal struct {
+		peer netip.AddrPort
+		err  error
+	}
+	refusals := make(chan refusal, 10)
+	p := machines(t)
+	l := p.limited(t, rsocket.ListenConfig{MaxMemory: need,
+		Refused: func(peer netip.AddrPort, err error) { refusals <- refusal{peer, err} }})
+	isRefused := func(want error) {
+		t.Helper()
+		r := <-refusals
+		isError(t, r.err, want)
+		if r.peer.Addr() != p.here.Addr() {
+			t.Errorf("the peer is %v, want %v", r.peer, p.here.Addr())
+		}
+	}
+	must(p.clientOn(t, p.here, l))(t)
+	p.refused(t, p.here, l)
+	isRefused(cm.ErrServerLimit)
+	p.onClient(func() {
+		if _, err := cm.Dial(t.Context(), p.addr(l), nil); !errors.Is(err, cm.ErrRejected) {
+			t.Errorf("a client without a hello: %v", err)
+		}
+	})
+	isRefused(rsocket.ErrProtocol)
+}
+
 // TestMaxConns checks the limits on connections.
 func TestMaxConns(t *testing.T) {
 	for _, lc := range []rsocket.ListenConfig{{MaxConns: 2, MaxConnsPerPeer: -1}, {MaxConnsPerPeer: 2}} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -34,14 +35,19 @@ type ListenConfig struct {
 	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
 	// single host can lock out others, negative for no limit.
 	MaxMemoryPerPeer int64
+	// Refused, if not nil, is called when the listener rejects a peer that is not an rsocket or exceeds a limit on
+	// memory, by several goroutines at the same time. It must not block. Peers beyond MaxConns and MaxConnsPerPeer
+	// are not reported. The address of a peer on InfiniBand without IP is not valid.
+	Refused func(peer netip.AddrPort, err error)
 }
 
 // A Listener accepts connections. It implements [net.Listener], and its methods may be called concurrently.
 type Listener struct {
-	cm     *cm.Listener
-	config *Config
-	memory *budget
-	addr   net.Addr
+	cm      *cm.Listener
+	config  *Config
+	memory  *budget
+	refused func(netip.AddrPort, error) // may be nil
+	addr    net.Addr
 
 	mu       sync.Mutex
 	closed   bool                  // Close was called
@@ -102,7 +108,7 @@ func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{config: config, memory: memory, pending: map[*cm.Conn]*pending{}}
+	l := &Listener{config: config, memory: memory, refused: lc.Refused, pending: map[*cm.Conn]*pending{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	o := config.cm()
 	o.Backlog, o.MaxHandshakes, o.HandshakeTimeout = lc.Backlog, lc.MaxHandshakes, lc.HandshakeTimeout
@@ -113,17 +119,13 @@ func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*L
 	return l, err
 }
 
-// prepare creates the Conn of a request. If the peer is no rsocket or exceeds a limit, the request is rejected.
+// prepare creates the Conn of a request. If the peer is not an rsocket or exceeds a limit, the request is rejected.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
-	data := m.PrivateData()
-	if isIB(m) {
-		data = data[min(len(data), ibHeaderLen):]
-	}
-	h, err := parseHello(data)
+	h, err := l.admit(m)
 	if err != nil {
-		return err
-	}
-	if err := l.memory.admit(m); err != nil {
+		if l.refused != nil {
+			l.refused(m.PeerAddr(), err)
+		}
 		return err
 	}
 	c := newConn(m, l.config)
@@ -132,6 +134,19 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	l.mu.Unlock()
 	m.Own(closerFunc(func() error { l.take(m); return nil }))
 	return c.prepare(qp)
+}
+
+// admit returns the hello of a request, and counts its memory.
+func (l *Listener) admit(m *cm.Conn) (hello, error) {
+	data := m.PrivateData()
+	if isIB(m) {
+		data = data[min(len(data), ibHeaderLen):]
+	}
+	h, err := parseHello(data)
+	if err != nil {
+		return h, err
+	}
+	return h, l.memory.admit(m)
 }
 
 func (l *Listener) find(m *cm.Conn) *pending {
@@ -182,7 +197,7 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 			if err := l.ended(); err != nil {
 				return nil, l.opError(err)
 			}
-		case !errors.Is(err, ErrProtocol) && !errors.Is(err, cm.ErrServerLimit): // of which the peer is told
+		case !errors.Is(err, ErrProtocol) && !errors.Is(err, cm.ErrServerLimit): // the peer gets the reason
 			return nil, l.opError(temporary{err})
 		}
 	}
