@@ -10,6 +10,16 @@ import (
 // reset closes a connection so that the peer notices that it has not ended in order.
 func reset(c conn) error { return errors.Join(c.SetLinger(0), c.Close()) }
 
+// abort resets connections because of err. It returns err, joined with the errors of resets if there are any.
+func abort(err error, cs ...conn) error {
+	for _, c := range cs {
+		if failed := reset(c); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
 // forward copies between two connections until both directions have ended, and closes the connections. If one of them
 // fails, or ctx ends, it resets both. It returns how many bytes it has copied from a to b and from b to a.
 func forward(ctx context.Context, a, b conn) (ab, ba int64, err error) {
@@ -40,7 +50,7 @@ func forward(ctx context.Context, a, b conn) (ab, ba int64, err error) {
 		}
 	}
 	if err != nil {
-		return ab, ba, errors.Join(err, reset(a), reset(b))
+		return ab, ba, abort(err, a, b)
 	}
 	return ab, ba, errors.Join(a.Close(), b.Close())
 }

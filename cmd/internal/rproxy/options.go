@@ -118,7 +118,8 @@ func (a address) String() string {
 func usage(out io.Writer) error {
 	const head = "Usage: rproxy [options] NETWORK:[HOST]:PORT NETWORK:HOST:PORT\n\n" +
 		"Listen at the first address, and forward each connection to the second. The networks are\n" +
-		networks + ".\n\nOptions:\n"
+		networks + ".\n\n" +
+		"RLIMIT_MEMLOCK limits the connections, too: each locks about 500 KB for its rsocket.\n\nOptions:\n"
 	if _, err := io.WriteString(out, head); err != nil {
 		return err
 	}

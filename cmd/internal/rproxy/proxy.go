@@ -37,7 +37,8 @@ type conn interface {
 // listen returns a listener at a.
 func (p *proxy) listen(ctx context.Context, a address) (net.Listener, error) {
 	if a.rdma {
-		lc := &rsocket.ListenConfig{Config: p.config, MaxConns: p.most, MaxConnsPerPeer: -1}
+		lc := &rsocket.ListenConfig{Config: p.config, MaxConns: p.most, MaxConnsPerPeer: -1, MaxMemoryPerPeer: -1,
+			Refused: func(peer netip.AddrPort, err error) { p.log.Printf("%v: refused: %v", peer, err) }}
 		if p.mostPerPeer > 0 {
 			lc.MaxConnsPerPeer = p.mostPerPeer
 		}
@@ -68,8 +69,8 @@ func (p *proxy) dial(ctx context.Context, a address) (conn, error) {
 	return to, nil
 }
 
-// resetUnlessReturned makes the close of a socket of TCP reset the connection. It may be established when the context
-// of a dial ends, and the server must not take that for the end of a client that has sent nothing.
+// resetUnlessReturned sets SO_LINGER, so that closing the socket resets the connection. It may be established when the
+// context of a dial ends, and the server must not take that for the end of a client that has sent nothing.
 func resetUnlessReturned(_ context.Context, _, _ string, c syscall.RawConn) (err error) {
 	controlErr := c.Control(func(fd uintptr) {
 		err = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
@@ -77,7 +78,7 @@ func resetUnlessReturned(_ context.Context, _, _ string, c syscall.RawConn) (err
 	return errors.Join(controlErr, err)
 }
 
-// say prints a message if the options want it.
+// say prints a message if the option --verbose is set.
 func (p *proxy) say(format string, args ...any) {
 	if p.verbose {
 		p.log.Printf(format, args...)
@@ -85,16 +86,21 @@ func (p *proxy) say(format string, args ...any) {
 }
 
 // serve forwards connections until ctx ends, or the listener fails.
-func (p *proxy) serve(ctx context.Context) (err error) {
+func (p *proxy) serve(ctx context.Context) error {
 	l, err := p.listen(ctx, p.from)
 	if err != nil {
 		return err
 	}
+	return p.serveAt(ctx, l)
+}
+
+// serveAt is serve for a listener, which it closes.
+func (p *proxy) serveAt(ctx context.Context, l net.Listener) error {
 	closed := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { closed <- l.Close() })
 	p.say("listening on %v", l.Addr())
 	all, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	err = p.acceptAll(ctx, all, l)
+	err := p.acceptAll(ctx, all, l)
 	if stop() {
 		closed <- l.Close()
 	}
@@ -104,10 +110,14 @@ func (p *proxy) serve(ctx context.Context) (err error) {
 	}
 	p.open.Wait()
 	end(nil)
-	if n := p.cut.Load(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%w: %d connections were reset", context.Cause(ctx), n))
+	switch n := p.cut.Load(); n {
+	case 0:
+		return err
+	case 1:
+		return errors.Join(err, context.Cause(ctx), errors.New("1 connection was reset"))
+	default:
+		return errors.Join(err, context.Cause(ctx), fmt.Errorf("%d connections were reset", n))
 	}
-	return err
 }
 
 // errEnding is why connections are reset when the program ends.
@@ -132,17 +142,16 @@ func (p *proxy) ended(d time.Duration) bool {
 // Accept would return at once. Requests to rsockets are rejected then.
 const acceptPause = 100 * time.Millisecond
 
-// acceptAll accepts connections until ctx ends, and forwards each until all ends.
+// acceptAll accepts connections until ctx ends, and forwards each until all ends. It resets one that it accepts later.
 func (p *proxy) acceptAll(ctx, all context.Context, l net.Listener) error {
 	for {
 		c, err := l.Accept()
 		if ctx.Err() != nil {
-			if err == nil {
-				err = c.Close()
-			} else {
-				err = nil // of a listener that was closed
+			if err != nil {
+				return nil // of a listener that was closed
 			}
-			return err
+			p.cut.Add(1)
+			return reset(c.(conn))
 		}
 		if err != nil {
 			var temporary interface{ Temporary() bool }
@@ -176,8 +185,11 @@ func (p *proxy) handle(ctx context.Context, c conn) {
 	peer := from.(*net.TCPAddr).AddrPort().Addr()
 	sent, received, err := p.admit(ctx, c, peer)
 	switch {
-	case errors.Is(err, errEnding):
+	case err == errEnding:
 		p.cut.Add(1)
+	case errors.Is(err, errEnding): // a reset has failed
+		p.cut.Add(1)
+		p.log.Printf("%v: %v", from, err)
 	case err != nil:
 		p.log.Printf("%v: %v", from, err)
 	default:
@@ -188,7 +200,7 @@ func (p *proxy) handle(ctx context.Context, c conn) {
 // admit forwards a connection if the limits permit it, or else resets it.
 func (p *proxy) admit(ctx context.Context, c conn, peer netip.Addr) (sent, received int64, err error) {
 	if err := p.limit.Acquire(peer, 1); err != nil {
-		return 0, 0, errors.Join(fmt.Errorf("too many connections: %w", err), reset(c))
+		return 0, 0, abort(fmt.Errorf("too many connections: %w", err), c)
 	}
 	defer p.limit.Release(peer, 1)
 	to, err := p.dial(ctx, p.to)
@@ -196,7 +208,7 @@ func (p *proxy) admit(ctx context.Context, c conn, peer netip.Addr) (sent, recei
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return 0, 0, errors.Join(err, reset(c))
+		return 0, 0, abort(err, c)
 	}
 	p.say("%v: connected to %v", c.RemoteAddr(), to.RemoteAddr())
 	return forward(ctx, c, to)

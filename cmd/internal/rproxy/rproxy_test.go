@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"strings"
 	"sync"
@@ -78,8 +79,14 @@ func directions(t *testing.T, options string, f func(t *testing.T, r *rig)) {
 
 // newRig starts a server and a proxy for it.
 func newRig(t *testing.T, clientOnRDMA bool, options string) *rig {
+	return newLimitedRig(t, clientOnRDMA, options, verbstest.Limits{})
+}
+
+// newLimitedRig is newRig with limits of the machine of the proxy.
+func newLimitedRig(t *testing.T, clientOnRDMA bool, options string, limits verbstest.Limits) *rig {
 	n := verbstest.NewNetwork(t)
 	r := &rig{t: t, net: n, here: n.Machine(), there: n.Machine(), clientOnRDMA: clientOnRDMA, ended: make(chan error, 1)}
+	r.there.SetLimits(limits)
 	to, from := "tcp:", "rsocket:"+r.there.AddrPort(7471).String()
 	if clientOnRDMA {
 		r.server = must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -367,7 +374,7 @@ func TestInterrupt(t *testing.T) {
 		r.isReset(client)
 		r.isReset(server)
 		err := r.wait()
-		if !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "1 connections were reset") {
+		if !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "1 connection was reset") {
 			t.Errorf("the proxy ends with %v", err)
 		}
 	})
@@ -381,6 +388,138 @@ func TestInterrupt(t *testing.T) {
 		check(t, server.Close())
 		check(t, r.wait())
 	})
+}
+
+// A failingListener returns connections, and then an error.
+type failingListener struct {
+	net.Listener
+	conns  chan net.Conn
+	before func() // called before Accept returns
+	err    error
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	c, ok := <-l.conns
+	l.before()
+	if !ok {
+		return nil, l.err
+	}
+	return c, nil
+}
+
+// accepted returns the ends of a TCP connection to l.
+func accepted(t *testing.T, l net.Listener) (client, server conn) {
+	c := must(net.Dial("tcp", l.Addr().String()))(t)
+	s := must(l.Accept())(t)
+	t.Cleanup(func() { _, _ = c.Close(), s.Close() })
+	check(t, c.SetDeadline(time.Now().Add(patience)))
+	return c.(conn), s.(conn)
+}
+
+// serves runs a proxy between TCP addresses whose listener accepts the connections, and returns its error.
+func serves(t *testing.T, ctx context.Context, l *failingListener, to string, conns ...net.Conn) error {
+	o := must(parseOptions([]string{"tcp:127.0.0.1:0", "tcp:" + to}))(t)
+	l.conns = make(chan net.Conn, len(conns))
+	for _, c := range conns {
+		l.conns <- c
+	}
+	close(l.conns)
+	p := &proxy{options: o, log: log.New(io.Discard, "", 0)}
+	return p.serveAt(ctx, l)
+}
+
+// TestListenerFails has a listener that fails without a signal while connections are open.
+func TestListenerFails(t *testing.T) {
+	clients, servers := must(net.Listen("tcp", "127.0.0.1:0"))(t), must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer servers.Close()
+	var conns []net.Conn
+	var ends []conn
+	for range 2 {
+		end, c := accepted(t, clients)
+		ends, conns = append(ends, end), append(conns, c)
+	}
+	broken := errors.New("broken")
+	left := len(conns)
+	l := &failingListener{Listener: clients, err: broken, before: func() {
+		if left--; left < 0 { // both are connected to the server when Accept fails
+			for range conns {
+				c := must(servers.Accept())(t)
+				t.Cleanup(func() { _ = c.Close() }) // it is reset
+			}
+		}
+	}}
+	err := serves(t, t.Context(), l, servers.Addr().String(), conns...)
+	if !errors.Is(err, broken) || !strings.HasSuffix(err.Error(), "2 connections were reset") ||
+		strings.Contains(err.Error(), "%!") {
+		t.Errorf("the proxy ends with %q", err)
+	}
+	for _, c := range ends {
+		if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection of a client ends with %v, want a reset", err)
+		}
+	}
+}
+
+// TestAcceptedLate has a listener that returns a connection after the signal.
+func TestAcceptedLate(t *testing.T) {
+	clients := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	end, c := accepted(t, clients)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l := &failingListener{Listener: clients, before: func() { cancel(program.ErrInterrupted) }}
+	err := serves(t, ctx, l, "127.0.0.1:1", c)
+	if !errors.Is(err, program.ErrInterrupted) || !strings.HasSuffix(err.Error(), "1 connection was reset") {
+		t.Errorf("the proxy ends with %v", err)
+	}
+	if _, err := io.Copy(io.Discard, end); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection of the client ends with %v, want a reset", err)
+	}
+}
+
+// A badConn is a connection whose resets fail.
+type badConn struct {
+	conn
+	err error
+}
+
+func (c badConn) SetLinger(int) error { return c.err }
+
+// TestFailedReset checks that a reset that fails when the program ends is reported, and others are not.
+func TestFailedReset(t *testing.T) {
+	clients, servers := must(net.Listen("tcp", "127.0.0.1:0"))(t), must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer clients.Close()
+	defer servers.Close()
+	for _, failed := range []error{nil, errors.New("no reset")} {
+		_, c := accepted(t, clients)
+		var messages lockedBuffer
+		o := must(parseOptions([]string{"tcp:127.0.0.1:0", "tcp:" + servers.Addr().String()}))(t)
+		p := &proxy{options: o, log: log.New(&messages, "", 0)}
+		ctx, end := context.WithCancelCause(t.Context())
+		end(errEnding)
+		p.handle(ctx, badConn{c, failed})
+		if said := strings.Contains(messages.String(), "no reset"); said != (failed != nil) || p.cut.Load() != 1 {
+			t.Errorf("resets fail with %v: %d are counted, the messages are %q", failed, p.cut.Load(), messages.String())
+		}
+	}
+}
+
+// TestRefused checks that a client is named for whose rsocket there is no memory, and that one address may use all of
+// it unless --per-peer is set.
+func TestRefused(t *testing.T) {
+	r := newLimitedRig(t, true, "", verbstest.Limits{Memlock: 8 << 20})
+	for n := 0; ; n++ {
+		c, err := r.tryDial()
+		if err == nil {
+			r.keep(c)
+			r.accept()
+			continue
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "ListenConfig.MaxMemory: ") || n < 8 {
+			t.Fatalf("after %d connections: %v", n, err)
+		}
+		break
+	}
+	r.says(": refused: ")
+	r.says(r.here.Addr().String())
 }
 
 // echo serves connections until the listener is closed.
