@@ -98,6 +98,51 @@ func TestRecordAhead(t *testing.T) {
 	}
 }
 
+// TestResetAhead checks that a queue which was reset executes nothing of a record that was ahead of its doorbell.
+func TestResetAhead(t *testing.T) {
+	run(t, 1, engine.Config{CQEVersion: 1, LinkLayer: engine.Ethernet}, func(w *world) {
+		h := w.hosts[0]
+		c, q := nops(w, engine.CQAttr{LogSize: 4})
+		w.resetAhead(c, q, func() { w.must(h.ModifyQP(q.number, engine.ToReset, 0, engine.QPAttr{})) },
+			func() { q.up(q.attr(q)) })
+		var n *nic
+		w.do(func() { n = h.newNIC(1, engine.TIRAttr{}) })
+		w.resetAhead(n.scq, n.qp, func() {
+			w.must(h.ModifySQ(n.number, engine.QueueReady, engine.QueueReset))
+		}, func() { w.must(h.ModifySQ(n.number, engine.QueueReset, engine.QueueReady)) })
+	})
+}
+
+// resetAhead resets a queue of which only the first of six requests has rung its doorbell, and uses it again. The
+// driver zeroes the record some time after the command.
+func (w *world) resetAhead(c *cq, q *qp, reset, ready func()) {
+	w.t.Helper()
+	w.loop.Run(func() {
+		var first [64]byte // a burst: a doorbell of a NOP alone would wait for one
+		copy(first[:], q.write(wqe{op: prm.OpcodeNOP}))
+		for range 5 {
+			q.write(wqe{op: prm.OpcodeNOP})
+		}
+		be.PutUint32(q.h.bytes(q.record+4, 4), 6)
+		q.h.Store(q.uar, q.flame, first[:])
+	})
+	w.later(time.Millisecond)
+	if n := len(c.poll()); n != 1 {
+		w.t.Errorf("after the first doorbell: %d completions", n)
+	}
+	w.loop.Run(reset)
+	w.later(25 * time.Millisecond)
+	w.do(func() {
+		be.PutUint32(q.h.bytes(q.record+4, 4), 0)
+		q.posted = 0
+		ready()
+		q.post(wqe{op: prm.OpcodeNOP})
+	})
+	if n := len(c.poll()); n != 1 {
+		w.t.Errorf("%d completions of one request after a reset", n)
+	}
+}
+
 // TestUnfinishedBurst checks that a WQE is executed once, from memory, if its
 // burst is incomplete.
 func TestUnfinishedBurst(t *testing.T) {

@@ -29,6 +29,7 @@ type sendQueue struct {
 }
 
 func (q *sendQueue) reset() {
+	q.later.Stop()
 	q.producer, q.head, q.done, q.drained, q.burst = 0, 0, 0, false, nil
 }
 
