@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,6 +142,26 @@ func (w *world) resetAhead(c *cq, q *qp, reset, ready func()) {
 	if n := len(c.poll()); n != 1 {
 		w.t.Errorf("%d completions of one request after a reset", n)
 	}
+}
+
+// TestLargestRing checks that one doorbell may be for as many WQEs as the largest queue has blocks.
+func TestLargestRing(t *testing.T) {
+	const log, n = 15, 1 << 15
+	run(t, 1, engine.Config{CQEVersion: 1, WholeBursts: true}, func(w *world) {
+		c := w.hosts[0].newCQ(engine.CQAttr{LogSize: log})
+		q := w.hosts[0].newQP(engine.QPAttr{SendCQ: c.Number, LogSQSize: log})
+		for round := range 2 { // the counter wraps
+			w.do(func() {
+				if round == 0 {
+					connect(q, q)
+				}
+				q.post(slices.Repeat([]wqe{{op: prm.OpcodeNOP}}, n)...)
+			})
+			if got := len(c.poll()); got != n {
+				w.t.Errorf("doorbell %d: %d completions of %d requests", round+1, got, n)
+			}
+		}
+	})
 }
 
 // TestUnfinishedBurst checks that a WQE is executed once, from memory, if its

@@ -57,7 +57,7 @@ func (q *sendQueue) updateProducer(ctrl []byte) bool {
 		q.check(ctrl, posted)
 		posted = q.upTo(ctrl, posted)
 	}
-	if n := posted - q.head; n <= q.blocks() && int16(posted-q.producer) >= 0 {
+	if n := posted - q.head; q.pending() <= n && n <= q.blocks() {
 		q.origins.record(q.producer, posted, int(q.blocks()), q.hca.origin())
 		q.producer = posted
 	}
