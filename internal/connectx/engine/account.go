@@ -154,10 +154,10 @@ func (qp *QP) forget() {
 		if cq.state != CQFailed {
 			cq.poll()
 		}
-		n := len(cq.unpolled)
-		if cq.lost != nil && n > 0 {
+		if cq.lost != nil && len(cq.unpolled) > 0 {
 			cq.reportLost() // the host removes completions next
 		}
+		n := len(cq.unpolled)
 		rest := slices.DeleteFunc(slices.Clone(cq.unpolled), func(p pending) bool {
 			if p.qp == qp {
 				cq.hca.arrived.polled(p.extents)

@@ -51,13 +51,16 @@ func (cq *CQ) armedLate(n uint32) {
 	if cq.lost != nil {
 		return
 	}
-	cq.lost = &Violation{Rule: RuleLostWakeup, Origin: cq.hca.origin(), CQN: cq.Number, Text: decimal(n) +
-		" completions were in CQ " + hex(cq.Number) + " before, raise no event, and were not polled: poll between Arm and " +
-		"WaitEvent"}
+	cq.lost = &Violation{Rule: RuleLostWakeup, Origin: cq.hca.origin(), CQN: cq.Number, Text: "CQ " + hex(cq.Number) +
+		" had completions before (" + decimal(n) + "), which raise no event and have not been polled since: poll after " +
+		"Arm, before WaitEvent"}
 }
 
-// reportLost reports that the host has waited for an event of completions that raise none.
+// reportLost reports that the host has not polled completions which were there when it armed the CQ.
 func (cq *CQ) reportLost() {
+	if cq.lost != nil && cq.state != CQFailed {
+		cq.poll() // it may have polled since the record was last read
+	}
 	if v := cq.lost; v != nil {
 		cq.lost = nil
 		cq.hca.advise(*v)
