@@ -89,8 +89,8 @@ func (l *Listener) remove(m *cm.Conn) {
 // Accept waits for a connection. Handshakes run side by side from Listen on, up to Options.MaxHandshakes of them with
 // the connections that wait for Accept, each for up to Options.HandshakeTimeout: a slow peer does not delay others, and
 // a client may have sent messages before Accept is called. A peer that fails its handshake, does not use this package,
-// or exceeds a limit of Options is refused, and Options.Trace and Options.Logger are notified. The error of a client that
-// exceeds a limit matches [ErrServerLimit], and [ErrServerBusy] if there are too many handshakes.
+// or exceeds a limit of Options is refused, and Options.Trace and Options.Logger are notified. The error of a client
+// that exceeds a limit matches [ErrServerLimit], and [ErrServerBusy] if there are too many handshakes.
 //
 // Accept returns context.Cause(ctx) if ctx ends first, and an error that matches net.ErrClosed if the
 // listener was closed or its device removed. Any other error is of one connection that could not be set up:

@@ -137,10 +137,18 @@ func TestMaxConns(t *testing.T) {
 	for _, lc := range []rsocket.ListenConfig{{MaxConns: 2, MaxConnsPerPeer: -1}, {MaxConnsPerPeer: 2}} {
 		t.Run("", func(t *testing.T) {
 			p := machines(t)
+			refused := make(chan error, 1)
+			lc.Refused = func(_ netip.AddrPort, err error) {
+				select {
+				case refused <- err:
+				default: // later ones
+				}
+			}
 			l := p.limited(t, lc)
 			first := must(p.clientOn(t, p.here, l))(t)
 			must(p.clientOn(t, p.here, l))(t)
 			p.refused(t, p.here, l)
+			isError(t, <-refused, cm.ErrServerLimit)
 			check(t, first.Close())
 			until(t, "a place is free", func() bool { _, err := p.clientOn(t, p.here, l); return err == nil })
 		})

@@ -35,9 +35,9 @@ type ListenConfig struct {
 	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
 	// single host can lock out others, negative for no limit.
 	MaxMemoryPerPeer int64
-	// Refused, if not nil, is called when the listener rejects a peer that is not an rsocket or exceeds a limit on
-	// memory, by several goroutines at the same time. It must not block. Peers beyond MaxConns and MaxConnsPerPeer
-	// are not reported. The address of a peer on InfiniBand without IP is not valid.
+	// Refused, if not nil, is called when the listener rejects a peer that is not an rsocket or exceeds a limit, by
+	// several goroutines at the same time. It must not block. The port is 0 if the listener has no room for a further
+	// connection or handshake. The address of a peer on InfiniBand without IP is not valid.
 	Refused func(peer netip.AddrPort, err error)
 }
 
@@ -115,6 +115,9 @@ func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*L
 	o.MaxConns, o.MaxConnsPerPeer = lc.MaxConns, lc.MaxConnsPerPeer
 	o.Prepare = l.prepare
 	o.Setup = func(m *cm.Conn) error { return l.find(m).conn.setUp() }
+	if lc.Refused != nil {
+		o.Refused = func(peer netip.Addr, err error) { lc.Refused(netip.AddrPortFrom(peer, 0), err) }
+	}
 	l.cm, err = listen(&o)
 	return l, err
 }
