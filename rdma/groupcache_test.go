@@ -150,7 +150,7 @@ func TestForgedSources(t *testing.T) {
 	ctx := bounded(t)
 	routeDone := func(lid int) { g.routeDone(routeTo(t, g, lid)) }
 	routeDone(1)
-	m.SetCommandTime(time.Second) // as long as the kernel asks the network
+	m.SetCommandTime(5 * time.Second) // the kernel asks the network, for longer than the calls below take
 	for range maxWaiting {
 		if err := g.SendTo(ctx, []byte("reply"), peerAt(t, 2)); err != nil {
 			t.Fatal(err)
