@@ -2,6 +2,7 @@ package rsocket
 
 import (
 	"errors"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,7 @@ func (c *Conn) Close() error {
 	}
 	c.mu.Lock()
 	c.stopKeepAlive()
-	if c.err != nil || c.discard { // an earlier call has returned why
+	if c.err != nil || c.discard { // an earlier call has returned c.err, or the caller wants a reset
 		c.unlock()
 		return c.opError("close", c.release())
 	}
@@ -113,10 +114,10 @@ func (c *Conn) Close() error {
 	return c.opError("close", errors.Join(lost, c.release()))
 }
 
-// SetLinger changes for this connection what Config.Linger says, as [net.TCPConn.SetLinger] does. Close waits for up to
-// sec seconds, or if sec is negative for a moment and then in the background. If sec is 0, Close discards what the peer
-// has not received, and the peer reads ECONNRESET; a peer in C reads the end of the file. It returns an error that
-// matches [net.ErrClosed] after Close.
+// SetLinger replaces Config.Linger for this connection, as [net.TCPConn.SetLinger] does. If sec is positive, Close
+// waits for up to sec seconds. If sec is negative, Close waits for a moment, and goes on in the background. If sec is
+// 0, Close discards what the peer has not received, and the peer reads ECONNRESET; a peer in C reads the end of the
+// file. After Close, SetLinger returns an error that matches [net.ErrClosed].
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
 	defer c.unlock()
@@ -124,7 +125,8 @@ func (c *Conn) SetLinger(sec int) error {
 		return c.opError("set", net.ErrClosed)
 	}
 	c.discard = sec == 0
-	c.linger = time.Duration(max(sec, 0)) * time.Second
+	const longest = math.MaxInt64 / time.Second
+	c.linger = min(time.Duration(max(sec, 0)), longest) * time.Second
 	return nil
 }
 

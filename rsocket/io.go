@@ -123,7 +123,7 @@ func (c *Conn) fill(b []byte) {
 	copy(c.sendBuffer, b[first:])
 }
 
-// WriteBuffers writes the buffers one after the other, as few messages as it takes, and removes from v what it has
+// WriteBuffers writes the buffers one after the other, in as few messages as possible, and removes from v what it has
 // written. Unlike [net.Buffers.WriteTo] it does not send a message for each. The errors are those of [Conn.Write].
 func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
 	left := 0
@@ -135,7 +135,9 @@ func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	if left == 0 {
-		return 0, c.opError("write", c.waitFor(needNothing, 0))
+		if err := c.waitFor(needNothing, 0); err != nil {
+			return 0, c.opError("write", err)
+		}
 	}
 	for left > 0 {
 		if err := c.waitToSend(min(left, maxTransfer)); err != nil {

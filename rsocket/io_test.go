@@ -165,9 +165,12 @@ func TestEmptyCalls(t *testing.T) {
 
 // sameKind reports whether two errors of calls are nil, or both timeouts, or both of closed connections.
 func sameKind(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
 	var t1, t2 net.Error
 	timeouts := errors.As(a, &t1) && t1.Timeout() == (errors.As(b, &t2) && t2.Timeout())
-	return a == nil && b == nil || timeouts && errors.Is(a, net.ErrClosed) == errors.Is(b, net.ErrClosed)
+	return timeouts && errors.Is(a, net.ErrClosed) == errors.Is(b, net.ErrClosed)
 }
 
 // tcpPair returns the ends of a TCP connection.
@@ -200,6 +203,11 @@ func TestWriteBuffers(t *testing.T) {
 	})
 	read(t, p.server, all)
 	check(t, within(t, wrote, "WriteBuffers"))
+
+	v = net.Buffers{nil, {}}
+	if n, err := p.client.WriteBuffers(&v); n != 0 || err != nil || len(v) > 0 {
+		t.Errorf("empty buffers: %d, %v, and %d are left", n, err, len(v))
+	}
 
 	v = slices.Repeat(net.Buffers{data(1000)}, 100)
 	check(t, p.client.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))

@@ -1,7 +1,9 @@
 package rsocket_test
 
 import (
+	"errors"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"syscall"
@@ -50,22 +52,44 @@ func TestSetLinger(t *testing.T) {
 	isError(t, readEnd(t, p.server), syscall.ECONNRESET)
 	isError(t, p.client.SetLinger(1), net.ErrClosed)
 
-	p = interrupted(t, rsocket.Config{Linger: time.Millisecond})
-	check(t, p.client.SetLinger(60))
-	heal := p.net.Partition(p.here, p.there)
-	write(t, p.client, []byte("data"))
-	closed := background(p.client.Close)
-	heal()
-	check(t, within(t, closed, "Close"))
-	read(t, p.server, []byte("data"))
-	isEOF(t, p.server)
+	for _, sec := range []int{60, math.MaxInt} {
+		setLingerWaits(t, sec)
+	}
 
 	p = interrupted(t, rsocket.Config{Linger: time.Minute})
 	check(t, p.client.SetLinger(-1))
-	heal = p.net.Partition(p.here, p.there)
+	heal := p.net.Partition(p.here, p.there)
 	write(t, p.client, []byte("data"))
 	check(t, within(t, background(p.client.Close), "Close"))
 	heal()
+	read(t, p.server, []byte("data"))
+	isEOF(t, p.server)
+}
+
+// setLingerWaits checks that Close waits longer after SetLinger than that of a connection with the same configuration
+// that was closed later.
+func setLingerWaits(t *testing.T, sec int) {
+	t.Helper()
+	config := rsocket.Config{Linger: time.Millisecond}
+	p := interrupted(t, config)
+	other := &pair{net: p.net, here: p.here, there: p.there}
+	other.dial(t, config, rsocket.Config{Linger: -1})
+	check(t, p.client.SetLinger(sec))
+	heal := p.net.Partition(p.here, p.there)
+	write(t, p.client, []byte("data"))
+	write(t, other.client, []byte("data"))
+	closed := background(p.client.Close)
+	until(t, "Close begins", func() bool { return errors.Is(p.client.SetLinger(sec), net.ErrClosed) })
+	if err := within(t, background(other.client.Close), "Close"); err == nil {
+		t.Error("the other connection is closed in order")
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("after SetLinger(%d), Close has returned %v", sec, err)
+	default:
+	}
+	heal()
+	check(t, within(t, closed, "Close"))
 	read(t, p.server, []byte("data"))
 	isEOF(t, p.server)
 }
