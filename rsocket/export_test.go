@@ -1,5 +1,13 @@
 package rsocket
 
+// CheckIdleLater checks whether c is idle as if twice its IdleTimeout had passed since the last check.
+func CheckIdleLater(c *Conn) {
+	c.mu.Lock()
+	c.idleSince = c.idleSince.Add(-2 * c.config.IdleTimeout)
+	c.mu.Unlock()
+	c.checkIdle()
+}
+
 // Lingering returns the number of connections that Close has left to the background.
 func Lingering() int { return int(lingering.Load()) }
 
