@@ -3,11 +3,9 @@
 package doctor
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,25 +80,14 @@ func TestGuest(t *testing.T) {
 	t.Run("peer", p.testPeer)
 }
 
-// testHealthy checks that doctor finds nothing on a machine without a fault. It needs about a second there. The limit
-// is higher, because emulated guests are slower while other guests run.
+// testHealthy checks that doctor finds nothing on a machine without a fault.
 func (p *patient) testHealthy(t *testing.T) {
 	p.run(t, "rdma resource show cm_id") // loads the module of the connection manager
-	var took []time.Duration
-	for range 3 {
-		var cmd *vm.Cmd
-		r := p.examine(t, func(c *vm.Cmd) { cmd = c })
-		for _, f := range r.Findings {
-			if f.Severity == "error" || f.Severity == "warning" {
-				t.Errorf("%+v", f)
-			}
+	for _, f := range p.examine(t, nil).Findings {
+		if f.Severity == "error" || f.Severity == "warning" {
+			t.Errorf("%+v", f)
 		}
-		took = append(took, cmd.ProcessState.UserTime+cmd.ProcessState.SystemTime)
 	}
-	if slices.Min(took) > 20*time.Second {
-		t.Errorf("doctor took %v", took)
-	}
-	t.Logf("doctor took %v", took)
 }
 
 func (p *patient) test(t *testing.T, f fault) {
