@@ -271,6 +271,23 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestReload checks that the fix of a failed GSI queue pair names the kernel module that creates the devices.
+func TestReload(t *testing.T) {
+	for driver, want := range map[uint32]string{
+		uapi.RDMA_DRIVER_MLX4:    "modprobe -r mlx4_ib && modprobe mlx4_ib (",
+		uapi.RDMA_DRIVER_CXGB4:   "modprobe -r iw_cxgb4 && modprobe iw_cxgb4 (",
+		uapi.RDMA_DRIVER_BNXT_RE: "modprobe -r bnxt_re && modprobe bnxt_re (",
+		1000:                     "unload the kernel module of the device's driver, and load it again (",
+	} {
+		f := newFake(t)
+		f.devices[0].Char.DriverID = driver
+		f.gsi["mlx5_0"] = []uint32{1}
+		if fix := find(t, f.run(check.Request{}), "gsi-error").Fix; !strings.HasPrefix(fix, want) {
+			t.Errorf("driver %d: %q, want %q", driver, fix, want)
+		}
+	}
+}
+
 // TestNoBinding checks that doctor compares the addresses of network interfaces where it cannot use the connection
 // manager.
 func TestNoBinding(t *testing.T) {
