@@ -84,7 +84,7 @@ type Options struct {
 	// stands for no limit.
 	MaxConns int
 	// MaxConnsPerPeer is MaxConns for one IP address or, with ListenIB, for one GID. If
-	// zero, it is half of MaxConns, so that no single host can lock out others. A
+	// zero, it is half of MaxConns, so that no single address can lock out others. A
 	// negative number stands for no limit.
 	MaxConnsPerPeer int
 	// ManualAccept leaves all requests of a listener to [Listener.Request]. No handshakes

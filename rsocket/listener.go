@@ -33,7 +33,7 @@ type ListenConfig struct {
 	// [Conn.MapMemory] does not count.
 	MaxMemory int64
 	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
-	// single host can lock out others, negative for no limit.
+	// single address can lock out others, negative for no limit.
 	MaxMemoryPerPeer int64
 	// Refused, if not nil, is called when the listener rejects a peer that is not an rsocket or exceeds a limit, by
 	// several goroutines at the same time. It must not block. The port is 0 if the listener has no room for a further
