@@ -1,4 +1,4 @@
-// Goverbs is several programs in one file, which has 27 % of the size of separate ones: asyncwatch, devinfo,
+// Goverbs is several programs in one file, which has 23 % of the size of separate ones: asyncwatch, devinfo,
 // doctor, perftest, rnc, rping and rproxy. The first argument selects the program, or the name of a link to this one.
 //
 //	goverbs doctor
