@@ -55,7 +55,7 @@ as C's if its cost is at most 1.00, rounded, within the spread of the rounds.
 
 Absolute figures from emulated machines and software devices are not representative of adapters.
 Only the comparison is meaningful. Instructions vary least from run to run. p50 is the median, and
-p99 is the time that 99 of 100 messages take at most. A median says nothing of the slow messages: Go
+p99 is the time that 99 of 100 messages take at most. A median does not show the slow messages: Go
 can be as fast as C in p50 and many times slower in p99, as beside a busy garbage collector. Where
 single times were measured, the charts show p99, too.
 

@@ -5,7 +5,7 @@
 //	rproxy tcp:127.0.0.1:5432 rsocket:server:5432    # beside a client: the server is reached by RDMA
 //
 // An address is rsocket:HOST:PORT or tcp:HOST:PORT, with a 4 or 6 after the network for one family only. The peers on
-// rsockets may be C programs: docs/rsocket-peers.md says which.
+// rsockets may be C programs: docs/rsocket-peers.md lists them.
 //
 // The end of each direction is passed on, and so is a reset. If the second address cannot be reached, the client's
 // connection is reset. SIGINT and SIGTERM end the program: it accepts no more connections, and resets those that have

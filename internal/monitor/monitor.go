@@ -16,7 +16,7 @@ import (
 )
 
 // period is how long the monitor may sleep after a wait that parked. With it, a ready goroutine
-// waits 20 to 30 ms for one that does not stop.
+// waits 10 to 40 ms for one that does not stop.
 const period = 10 * time.Millisecond
 
 var (

@@ -41,7 +41,7 @@ type capabilities struct {
 }
 
 // Offered returns the capabilities of a device with a link layer, with their
-// maximum values. The default of a capability that takes something away is 0.
+// maximum values. The default of a capability that disables something is 0.
 func Offered(link LinkLayer) []Capability {
 	common := slices.Concat(offered, offeredDC, offeredReserved, offeredDeviceMemory, offeredDevX, offeredOrdering,
 		restrictions)

@@ -118,7 +118,7 @@ func TestCapabilities(t *testing.T) {
 	v.refused(0x100, 12<<1, statusBadParam, reasonOpMod, nil)
 	v.run(0x100, int(CapFlowTable)<<1|1, nil)
 
-	// What takes something away is off, unless the program wants it.
+	// What disables something is off, unless the program wants it.
 	if prm.HCACapUMRModifyEntitySizeDisabled.Is(most) {
 		t.Error("a device without configuration does not change memory keys by work requests")
 	}

@@ -95,7 +95,7 @@ var offeredDeviceMemory = []Capability{
 	{CapDevMem, prm.DeviceMemCapMEMICTestAndSetSizes, 1},
 }
 
-// restrictions are capabilities that take something away, with their maximum values. A device has those that it is
+// restrictions are capabilities that disable something, with their maximum values. A device has those that it is
 // configured with. Without changes of the size of pages by work requests (UMR), the driver registers memory by commands
 // only, and the kernel's users of RDMA that register memory for each request, such as NVMe, refuse the device.
 var restrictions = []Capability{

@@ -25,7 +25,7 @@ func (o *objects) inInit(service engine.Service) uint64 {
 	return qpn
 }
 
-// orderOf returns what a query says of the order of packets, and whether the queue pair has given up the order.
+// orderOf returns the order of packets from a query, and whether the queue pair is out of order.
 func (o *objects) orderOf(qpn uint64) (order ordering, free bool) {
 	o.t.Helper()
 	order = qpOrder.get(prm.QueryQPOutQPC.Bytes(o.run(0x50b, 0, set(prm.QueryQPInQPN, qpn))))
