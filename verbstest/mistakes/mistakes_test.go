@@ -123,7 +123,8 @@ var mistakes = []mistake{
 	{smallCQ, `cq-capacity: posted at LINE: 4 requests are posted .* and CQ 0x\w+ has 3 entries: create it with more`,
 		"success", "success", "impossible: the CQ has an entry for each request and receive"},
 	{armedAfterCompletion, `lost-wakeup: armed at LINE: CQ 0x\w+ had completions before \(1\), which raise no event and ` +
-		`have not been polled since: poll after Arm, before WaitEvent`, noCompletion, noCompletion, "impossible: the package waits"},
+		`have not been polled since: poll after Arm, before WaitEvent`,
+		noCompletion, noCompletion, "impossible: the package waits"},
 	{neverSignaled, `unsignaled: posted at LINE: the send queue of QP 0x\w+ is full, and none .* is signaled`,
 		"uverbs: queue full", "uverbs: queue full", "impossible: the package signals"},
 	{usedAfterClose, byLibrary, "uverbs: use of a closed object", "uverbs: use of a closed object",
