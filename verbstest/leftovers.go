@@ -12,6 +12,7 @@ import (
 type leftovers struct {
 	begun  bool // the end of the test
 	failed bool // the test had failed before
+	listed bool // foundClosing has reported a rule
 	counts map[string]int
 }
 
@@ -21,6 +22,25 @@ func (n *Network) beginEnd() {
 	defer n.mu.Unlock()
 	if !n.begun {
 		n.begun, n.failed = true, n.t.Failed()
+	}
+}
+
+// foundClosing handles a rule that is found broken when the program closes something, or leaves it. After a failure it
+// is only counted: functions of t.Cleanup close queues that the test has not finished with.
+func (n *Network) foundClosing(m *Machine, r Rule, text string, number int) {
+	n.mu.Lock()
+	skip, failed := n.allowed[r] || m.killed.Load(), n.failed
+	if !n.begun {
+		failed = n.t.Failed() && !n.listed
+	}
+	n.listed = n.listed || !skip && !failed
+	n.mu.Unlock()
+	switch {
+	case skip:
+	case failed:
+		n.countLeft(string(r), number)
+	default:
+		n.broken(m, r, text)
 	}
 }
 

@@ -113,7 +113,11 @@ func (n *Network) violation(m *Machine, v engine.Violation) {
 	if !slices.Contains(ofPrograms, Rule(v.Rule)) {
 		text = fmt.Sprintf("QP %#x, CQ %#x, request %#x: %s", v.QPN, v.CQN, v.Index, text)
 	}
-	n.broken(m, Rule(v.Rule), text)
+	if v.Closing {
+		n.foundClosing(m, Rule(v.Rule), text, 1)
+	} else {
+		n.broken(m, Rule(v.Rule), text)
+	}
 }
 
 // ofPrograms has the rules whose texts name the queue.
@@ -241,11 +245,7 @@ func (m *Machine) checkKept() (lines []string) {
 		if n := all[k]; n > 1 {
 			text += fmt.Sprintf(" (%d of them)", n)
 		}
-		if m.net.failed {
-			m.net.countLeft(string(k.rule), all[k])
-		} else {
-			m.net.broken(m, k.rule, text)
-		}
+		m.net.foundClosing(m, k.rule, text, all[k])
 	}
 	return lines
 }

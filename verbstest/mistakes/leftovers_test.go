@@ -75,3 +75,41 @@ func TestLeftoversAfterFailure(t *testing.T) {
 		t.Errorf("reported: %q, logged: %q", e.errors, e.logs)
 	}
 }
+
+// TestClosedAfterFailure checks that the line also has what the device finds when queues are closed by functions of
+// t.Cleanup, or are left, and that all of this is reported if the test has not failed.
+func TestClosedAfterFailure(t *testing.T) {
+	for _, c := range []struct{ failed, closes, allowed bool }{
+		{true, true, false}, {true, false, false}, {false, true, false}, {true, true, true},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			e := &ended{recorder: recorder{TB: t}}
+			m := verbstest.NewNetwork(e).Machine()
+			if c.allowed {
+				m.Allow(verbstest.ReceiveLate, verbstest.LostWakeup)
+			}
+			m.Run(func() {
+				for range 2 {
+					late, armed := newPair(m.Device(), config{}), newPair(m.Device(), config{})
+					must(late.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("late")}))
+					armed.armWith(1)
+					if c.closes {
+						e.Cleanup(func() { m.Run(func() { late.close(); armed.close() }) })
+					}
+				}
+			})
+			e.failed = c.failed
+			e.end()
+			reports, logs := strings.Join(e.errors, "\n"), strings.Join(e.logs, "\n")
+			if n := strings.Count(reports, "receive-late: ") + strings.Count(reports, "lost-wakeup: "); c.failed && n > 0 ||
+				!c.failed && n != 4 {
+				t.Errorf("reported: %s", reports)
+			}
+			counted := strings.Contains(logs, ": 2 lost-wakeup, 2 receive-late") ||
+				strings.Contains(logs, ", 2 lost-wakeup, 2 receive-late")
+			if len(e.logs) > 1 || counted != (c.failed && !c.allowed) {
+				t.Errorf("logged: %s", logs)
+			}
+		})
+	}
+}

@@ -146,7 +146,7 @@ func (cq *CQ) reap(n int) {
 // forget removes the queue pair from the accounts. The host drops its
 // completions next.
 func (qp *QP) forget() {
-	qp.reportLate()
+	qp.reportLate(true)
 	for _, cq := range []*CQ{qp.sendCQ, qp.recvCQ} {
 		if cq == nil || !qp.hca.config.Program {
 			continue

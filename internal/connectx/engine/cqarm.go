@@ -62,7 +62,7 @@ func (cq *CQ) reportLost() {
 		cq.poll() // it may have polled since the record was last read
 	}
 	if v := cq.lost; v != nil {
-		cq.lost = nil
+		cq.lost, v.Closing = nil, true
 		cq.hca.advise(*v)
 	}
 }

@@ -96,7 +96,7 @@ func (qp *QP) failedPeer(why transport.Syndrome) {
 	switch {
 	case p == nil || p.RemoteQPN != qp.Number:
 	case why == transport.RNRRetry:
-		p.reportLate()
+		p.reportLate(false)
 	default:
 		p.late = nil // the cause is reported
 	}

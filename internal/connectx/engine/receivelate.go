@@ -24,10 +24,10 @@ func (qp *QP) noReceive(srq uint32) {
 }
 
 // reportLate reports that a message which has waited for a receive request is lost: the peer has no retries left, or
-// the connection ends.
-func (qp *QP) reportLate() {
+// the connection ends: closing.
+func (qp *QP) reportLate(closing bool) {
 	if v := qp.late; v != nil {
-		qp.late = nil
+		qp.late, v.Closing = nil, closing
 		qp.hca.advise(*v)
 	}
 }
@@ -35,7 +35,7 @@ func (qp *QP) reportLate() {
 // End reports what queues that still exist have lost. No program uses the device any more.
 func (h *HCA) End() {
 	for _, qp := range h.qps.all() {
-		qp.reportLate()
+		qp.reportLate(true)
 	}
 	for _, cq := range h.cqs.all() {
 		cq.reportLost()

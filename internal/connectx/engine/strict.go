@@ -74,6 +74,7 @@ type Violation struct {
 	WQE      []byte // the bytes written
 	Text     string
 	Places   []Place // what explains it
+	Closing  bool    // found when a queue is reset or destroyed, or by End
 }
 
 func (h *HCA) violate(v Violation) {
