@@ -97,9 +97,9 @@ type Config struct {
 	// Reorder is how many packets an out-of-order queue pair sends at a time,
 	// from the last to the first. 0 means 4, 1 keeps the order.
 	Reorder int
-	// WholeBursts is set if the host passes each BlueFlame burst to one Store.
-	// Then 8 bytes are a doorbell that no burst follows, and a NOP is executed
-	// without waiting for one.
+	// WholeBursts is set if the host passes each BlueFlame burst to one Store, and
+	// waits for it. Then 8 bytes are a doorbell that no burst follows, a NOP is
+	// executed without waiting for one, and each doorbell agrees with its record.
 	WholeBursts bool
 	// Now is the device's clock for time stamps; if nil, nanoseconds since New.
 	Now func() uint64

@@ -117,14 +117,17 @@ func (cq *CQ) checkArm(uar, word uint32) {
 // armSolicited is the bit of an arm doorbell for solicited completions only.
 const armSolicited = 1 << 24
 
-// armedAgain reports whether a record belongs to a later arm than a doorbell. A
-// guest's stores are posted: it may have armed again before its doorbell
+// armedAgain reports whether a record belongs to a later arm than a doorbell. Only
+// a guest's stores are posted: it may have armed again before its doorbell
 // arrives, and have processed events meanwhile. A record that seems three
 // events later is one event earlier, unless the guest has so many events to
 // process: librdmacm polls, arms, polls again, and then leaves the event to
 // a later wait. An arm for solicited completions may be followed by one for all,
 // without a completion between them.
 func (cq *CQ) armedAgain(record, word uint32) bool {
+	if cq.hca.config.WholeBursts {
+		return false
+	}
 	sn, ci := (record>>28-word>>28)&3, (record-word)&0xffffff
 	extended := word&armSolicited != 0 && record&armSolicited == 0
 	return (sn <= 2 || int32(cq.generated-cq.processed) >= 3) && ci < 1<<23 && (sn != 0 || ci != 0 || extended)

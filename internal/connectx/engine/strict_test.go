@@ -245,6 +245,30 @@ func TestArmedAgain(t *testing.T) {
 	})
 }
 
+// TestArmRecordAtOnce checks that a doorbell agrees with its record if the host's stores are not posted.
+func TestArmRecordAtOnce(t *testing.T) {
+	run(t, 1, engine.Config{WholeBursts: true}, func(w *world) {
+		h := w.hosts[0]
+		w.do(func() {
+			c := h.newCQ(engine.CQAttr{})
+			c.arm(false)
+			c.arm(true)
+			if r := h.takeViolations(); len(r) > 0 {
+				t.Errorf("violations %v", r)
+			}
+			for _, x := range []struct {
+				what         string
+				word, record uint32
+			}{{"an arm doorbell without its record", 1 << 24, 0}, {"the record of a later event", 0, 1 << 28}} {
+				c.armPosted(x.word, x.record)
+				if r := h.takeViolations(); len(r) != 1 || r[0] != engine.RuleArmRecord {
+					t.Errorf("%s: violations %v", x.what, r)
+				}
+			}
+		})
+	})
+}
+
 // TestEventsLeft checks that a guest may process several events before its doorbell arrives, if it has not processed
 // them earlier.
 func TestEventsLeft(t *testing.T) {
