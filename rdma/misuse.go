@@ -23,8 +23,8 @@ func misused(text string) {
 	}
 }
 
-// A watcher is a machine in memory that reports what a program has not given back when the test ends, with the line of
-// the program that has called Watch.
+// A watcher is a machine in memory that reports what a program has not released or closed when the test ends, with the
+// line of the program that has called Watch.
 type watcher interface {
 	Watch(rule, what string) (done func())
 }

@@ -124,7 +124,7 @@ func (n *Network) checkCM() {
 	}
 }
 
-// lines returns the lines of what the program has not given back.
+// lines returns the lines of what the program has not released or closed.
 func (m *Machine) lines() (lines []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -205,8 +205,8 @@ func caller() string {
 	return site(stack[:runtime.Callers(2, stack[:])])
 }
 
-// Watch implements what package rdma looks for in a machine: what the program has not given back when the test ends
-// breaks the rule, and is reported with the line that this is called from.
+// Watch implements what package rdma looks for in a machine: what the program has not released or closed when the test
+// ends breaks the rule, and is reported with the line that this is called from.
 func (h *host) Watch(rule, what string) (done func()) {
 	m := h.m
 	line := caller()
@@ -226,14 +226,14 @@ func (h *host) Watch(rule, what string) (done func()) {
 	}
 }
 
-// kept is what a program has to give back.
+// kept is what a program has to release or close.
 type kept struct {
 	rule Rule
 	text string
 	line string // of the program, or empty
 }
 
-// checkKept reports what the program has not given back, and returns the lines that it has named.
+// checkKept reports what the program has not released or closed, and returns the lines that it has named.
 func (m *Machine) checkKept() (lines []string) {
 	m.mu.Lock()
 	all := maps.Clone(m.kept)

@@ -220,7 +220,7 @@ var meetings = []meeting{
 		client: []error{errDisconnected}, server: []error{uverbs.WCLocQPOpErr}, serverText: "MaxRdAtomic 0"},
 }
 
-// breaking returns what makes the programs break a rule.
+// breaking returns a fault that makes the programs break rule r.
 func breaking(r verbstest.Rule, fault func(f *faulty)) func(f *faulty) {
 	return func(f *faulty) {
 		f.net.Allow(r)

@@ -99,7 +99,7 @@ type Config struct {
 	Reorder int
 	// WholeBursts is set if the host passes each BlueFlame burst to one Store, and
 	// waits for it. Then 8 bytes are a doorbell that no burst follows, a NOP is
-	// executed without waiting for one, and each doorbell agrees with its record.
+	// executed without waiting for one, and an arm doorbell agrees with its record.
 	WholeBursts bool
 	// Now is the device's clock for time stamps; if nil, nanoseconds since New.
 	Now func() uint64

@@ -35,7 +35,7 @@ func (qp *QP) compare() {
 	}
 	p := qp.peer()
 	if p == nil || p.RemoteQPN != qp.Number || p.state != RTS || qp.state < RTR {
-		return // an end has gone, or packets of an earlier connection arrive
+		return // an end was closed, or packets of an earlier connection arrive
 	}
 	qp.compared = true
 	v := Violation{Rule: RuleConnection, QPN: qp.Number}

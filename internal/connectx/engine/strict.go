@@ -44,24 +44,22 @@ const (
 	RuleQKey           Rule = "qkey"            // a datagram's Q_Key or a request's DC key is not that of its destination
 	RuleConnection     Rule = "connection"      // the attributes of the two ends of a connection do not fit
 	RuleCQCapacity     Rule = "cq-capacity"     // the completions of what is posted may overrun the CQ
-	RuleLostWakeup     Rule = "lost-wakeup"     // a CQ was armed with completions, for which the host waits in vain
+	RuleLostWakeup     Rule = "lost-wakeup"     // a CQ was armed with completions, which raise no event
 	RuleUnsignaled     Rule = "unsignaled"      // a send queue is full, and nothing can free it
 )
 
 // Rules has all rules but ProgramRules.
 var Rules = []Rule{
 	RuleReserved, RuleRecord, RuleDoorbell, RuleUAR, RuleIndex, RuleQPN, RuleBlueFlame, RuleConsumer, RuleArmRecord,
-	RuleCQOverrun, RuleCQFresh,
-	RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun, RuleSRQLink,
-	RuleUnknownQueue, RuleStore, RuleInline,
-	RuleAtomicAddress,
+	RuleCQOverrun, RuleCQFresh, RuleKey, RuleSegments, RuleDS, RuleOpcode, RuleZeroLength, RuleSQOverrun, RuleRQOverrun,
+	RuleSRQLink, RuleUnknownQueue, RuleStore, RuleInline, RuleAtomicAddress,
 }
 
 // ProgramRules has the rules of Config.Program.
-var ProgramRules = []Rule{RuleReceiveLate, RuleReceiveShort, RuleReceiveOverlap, RuleLocalAccess, RuleRemoteAccess,
-	RuleRequest,
-	RuleDestination, RuleQKey, RuleConnection, RuleCQCapacity, RuleLostWakeup,
-	RuleUnsignaled}
+var ProgramRules = []Rule{
+	RuleReceiveLate, RuleReceiveShort, RuleReceiveOverlap, RuleLocalAccess, RuleRemoteAccess, RuleRequest,
+	RuleDestination, RuleQKey, RuleConnection, RuleCQCapacity, RuleLostWakeup, RuleUnsignaled,
+}
 
 // A Violation is a broken rule, with the place.
 type Violation struct {
