@@ -45,10 +45,15 @@ func (e end) modify(a attributes) {
 	check(errors.Join(e.qp.Modify(a.rtr, rtrMask), e.qp.Modify(a.rts, rtsMask)))
 }
 
-// send sends n bytes to the peer.
-func (p *pair) send(n int) string {
+// post posts a message of n bytes to the peer.
+func (p *pair) post(n int) {
 	must(p.a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{p.a.mr.SGE(0, n)}}))
+}
+
+// send sends n bytes to the peer.
+func (p *pair) send(n int) string {
+	p.post(n)
 	return completion(p.a, patience)
 }
 

@@ -25,22 +25,9 @@ func leave(addr string) {
 	must(pd.Alloc(size, all))
 }
 
-// An ended is a recorder of a test whose end is known.
-type ended struct {
-	recorder
-	failed bool
-	logs   []string
-}
-
-func (e *ended) Failed() bool { return e.failed }
-
-func (e *ended) Logf(format string, args ...any) {
-	e.logs = append(e.logs, fmt.Sprintf(format, args...))
-}
-
 // leftovers returns what is reported for leave.
-func leftovers(t *testing.T, failed bool) *ended {
-	e := &ended{recorder: recorder{TB: t}, failed: failed}
+func leftovers(t *testing.T, failed bool) *recorder {
+	e := &recorder{TB: t, failed: failed}
 	m := verbstest.NewNetwork(e).Machine()
 	m.Run(func() { leave(m.Addr().String()) })
 	e.end()
@@ -83,7 +70,7 @@ func TestClosedAfterFailure(t *testing.T) {
 		{true, true, false}, {true, false, false}, {false, true, false}, {true, true, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			e := &ended{recorder: recorder{TB: t}}
+			e := &recorder{TB: t}
 			m := verbstest.NewNetwork(e).Machine()
 			if c.allowed {
 				m.Allow(verbstest.ReceiveLate, verbstest.LostWakeup)

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -189,30 +188,6 @@ func (m *mistake) line(t *testing.T, file string) string {
 	}
 	t.Fatalf("%s has no line with a mistake", m.name())
 	return ""
-}
-
-// A recorder is a test that keeps what is reported. end runs its cleanup.
-type recorder struct {
-	testing.TB
-	mu       sync.Mutex
-	errors   []string
-	cleanups []func()
-}
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.errors = append(r.errors, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
-
-func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
-
-func (r *recorder) end() {
-	for _, f := range slices.Backward(r.cleanups) {
-		f()
-	}
 }
 
 // TestMistakes checks that each mistake is reported on machines in memory, with the line and the

@@ -1,10 +1,8 @@
-package verbstest_test
+package mistakes
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,30 +10,11 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// An ending is a test that ends when end is called. It keeps what is reported.
-type ending struct {
-	testing.TB
-	cleanups []func()
-	errors   []string
-}
-
-func (e *ending) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
-
-func (e *ending) Errorf(format string, args ...any) {
-	e.errors = append(e.errors, fmt.Sprintf(format, args...))
-}
-
-func (e *ending) end() {
-	for _, f := range slices.Backward(e.cleanups) {
-		f()
-	}
-}
-
 // TestGoroutineOfWaitGroup checks that a goroutine that a sync.WaitGroup has started is reported with
 // the function of the program, and that the goroutine of package os/signal, which does not end, is not.
 func TestGoroutineOfWaitGroup(t *testing.T) {
 	t.Parallel()
-	e := &ending{TB: t}
+	e := &recorder{TB: t}
 	var running sync.WaitGroup
 	defer running.Wait()
 	stop := make(chan struct{})
