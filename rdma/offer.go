@@ -113,13 +113,14 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) 
 			return err
 		}
 		w := c.idleWindow(k)
-		if w.mw != nil {
-			defer c.unlock()
-			return c.postOffer(w, k, number, m, n)
+		ready, err := w.mw != nil, error(nil)
+		if ready {
+			err = c.postOffer(w, k, number, m, n)
+		} else {
+			err = c.allocWindow(w, m.mr.PD())
 		}
-		err := c.allocWindow(w, m.mr.PD())
-		c.unlock()
-		if err != nil {
+		c.unlock() // a deferred call in a loop would allocate
+		if ready || err != nil {
 			return err
 		}
 	}
