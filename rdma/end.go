@@ -331,23 +331,31 @@ func (c *Conn) flush(ctx context.Context) error {
 var errNotReceived = errors.New("the peer has closed the connection without receiving them")
 
 // waitFlushed sends the end and waits until everything has arrived, until the connection has ended, or until ctx ends.
+// It also sends the end to a peer that has closed the connection: the peer may wait for acknowledgements that were
+// lost, and knows from the end what has arrived. Errors do not matter then, since the peer's end says what it has
+// received.
 func (c *Conn) waitFlushed(ctx context.Context) error {
-	for ended := false; c.err == nil && !c.eof; {
+	err := c.sendEnd(ctx)
+	if c.eof {
+		return nil
+	}
+	return err
+}
+
+func (c *Conn) sendEnd(ctx context.Context) error {
+	for ended := false; c.err == nil; {
 		if !ended && c.space() > 0 {
 			if err := c.postControl(kindEnd, 0, c.farewell(), true); err != nil {
 				return c.refused(err)
 			}
 			ended = true
 		}
-		if ended && c.head == c.tail && (c.offered() == 0 || c.reason != nil) {
+		if ended && c.head == c.tail && (c.offered() == 0 || c.reason != nil || c.eof) {
 			return nil
 		}
 		if err := c.step(ctx, &c.others, nil); err != nil {
 			return err
 		}
-	}
-	if c.eof {
-		return nil
 	}
 	return c.err
 }

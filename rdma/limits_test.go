@@ -64,7 +64,7 @@ func TestAlignment(t *testing.T) {
 		isError(t, err, rdma.ErrMisaligned)
 	}
 	_, err := p.server.ShareRange(ctx, r, 3, 16, rdma.CanAtomic)
-	isText(t, err, rdma.ErrMisaligned, "CanAtomic", "3 bytes behind")
+	isText(t, err, rdma.ErrMisaligned, "CanAtomic", "3 bytes past")
 	_, err = p.server.Share(ctx, rdma.RegionOf(r.Bytes()[1:]), allRights)
 	isError(t, err, rdma.ErrMisaligned)
 	odd := must(p.server.ShareRange(ctx, r, 3, 16, rdma.CanRead))(t)

@@ -13,6 +13,7 @@ import (
 // A Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
 	cm      *cm.Listener
+	open    chan struct{} // closed when cm is set: peers may be refused before
 	options *Options
 	budget  *budget
 
@@ -31,7 +32,8 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	if err != nil {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
 	}
-	l := &Listener{options: full, budget: b, pending: map[*cm.Conn]*Conn{}}
+	l := &Listener{open: make(chan struct{}), options: full, budget: b, pending: map[*cm.Conn]*Conn{}}
+	defer close(l.open)
 	co := full.cm()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
@@ -121,7 +123,8 @@ func (l *Listener) refuse(m *cm.Conn, err error) error {
 
 func (l *Listener) refused(peer netip.AddrPort, err error) {
 	if log := l.options.Logger; log != nil {
-		log.Warn("rdma: refused", "peer", peer, "error", err)
+		<-l.open
+		log.Warn("rdma: refused", "local", l.Addr(), "peer", peer, "error", err)
 	}
 	if t := l.options.Trace; t != nil && t.Refused != nil {
 		t.Refused(peer, err)
