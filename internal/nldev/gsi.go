@@ -18,18 +18,7 @@ const (
 func FailedGSI(dev string) (ports []uint32, err error) { return kernel.failedGSI(dev) }
 
 func (c client) failedGSI(dev string) (ports []uint32, err error) {
-	const op = "list queue pairs of"
-	conn, err := c.open(op, dev)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.t.close()
-	index, err := conn.find(op, dev)
-	if err != nil {
-		return nil, err
-	}
-	attrs := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
-	err = conn.ask(op, dev, uapi.RDMA_NLDEV_CMD_RES_QP_GET, true, attrs,
+	err = c.requestOf("list queue pairs of", dev, uapi.RDMA_NLDEV_CMD_RES_QP_GET, true,
 		func() { ports = nil },
 		func(b []byte) error {
 			more, err := decodeFailedGSI(b)
@@ -45,10 +34,7 @@ func (c client) failedGSI(dev string) (ports []uint32, err error) {
 
 // decodeFailedGSI decodes a list of QPs and returns the ports of those that have failed.
 func decodeFailedGSI(b []byte) (ports []uint32, err error) {
-	entry := func(typ uint16, data []byte) error {
-		if typ != uapi.RDMA_NLDEV_ATTR_RES_QP_ENTRY {
-			return nil
-		}
+	err = eachEntry(b, uapi.RDMA_NLDEV_ATTR_RES_QP, uapi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, func(data []byte) error {
 		var port, kind, state uint64
 		err := eachAttr(data, func(typ uint16, data []byte) (err error) {
 			switch typ {
@@ -65,12 +51,6 @@ func decodeFailedGSI(b []byte) (ports []uint32, err error) {
 			ports = append(ports, uint32(port))
 		}
 		return err
-	}
-	err = eachAttr(b, func(typ uint16, data []byte) error {
-		if typ == uapi.RDMA_NLDEV_ATTR_RES_QP {
-			return eachAttr(data, entry)
-		}
-		return nil
 	})
 	return ports, err
 }

@@ -18,16 +18,10 @@ func AddLink(name, linkType, netdev string) error { return kernel.addLink(name, 
 func DeleteLink(name string) error { return kernel.deleteLink(name) }
 
 func (c client) addLink(name, linkType, netdev string) error {
-	const op = "add link"
-	conn, err := c.open(op, name)
-	if err != nil {
-		return err
-	}
-	defer conn.t.close()
 	attrs := appendString(nil, uapi.RDMA_NLDEV_ATTR_DEV_NAME, name)
 	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_LINK_TYPE, linkType)
 	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_NDEV_NAME, netdev)
-	err = conn.ask(op, name, uapi.RDMA_NLDEV_CMD_NEWLINK, false, attrs, func() {}, ignore)
+	err := c.request("add link", name, uapi.RDMA_NLDEV_CMD_NEWLINK, false, attrs, func() {}, ignore)
 	if e, ok := err.(*Error); ok {
 		e.Hint = addLinkHint(e.Errno, name, linkType, netdev)
 	}
@@ -66,18 +60,7 @@ func linkModule(linkType string) string {
 }
 
 func (c client) deleteLink(name string) error {
-	const op = "delete link"
-	conn, err := c.open(op, name)
-	if err != nil {
-		return err
-	}
-	defer conn.t.close()
-	index, err := conn.find(op, name)
-	if err != nil {
-		return err
-	}
-	attrs := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
-	err = conn.ask(op, name, uapi.RDMA_NLDEV_CMD_DELLINK, false, attrs, func() {}, ignore)
+	err := c.requestOf("delete link", name, uapi.RDMA_NLDEV_CMD_DELLINK, false, func() {}, ignore)
 	if e, ok := err.(*Error); ok {
 		switch e.Errno {
 		case unix.EPERM:

@@ -122,6 +122,21 @@ func eachAttr(b []byte, f func(typ uint16, data []byte) error) error {
 	return nil
 }
 
+// eachEntry calls f with each attribute of type entry within the attributes of type table.
+func eachEntry(b []byte, table, entry uint16, f func(data []byte) error) error {
+	return eachAttr(b, func(typ uint16, data []byte) error {
+		if typ != table {
+			return nil
+		}
+		return eachAttr(data, func(typ uint16, data []byte) error {
+			if typ != entry {
+				return nil
+			}
+			return f(data)
+		})
+	})
+}
+
 // unsigned decodes an unsigned attribute of any size. Kernels and headers disagree on some sizes:
 // the driver id is declared with 8 bytes and sent with 4.
 func unsigned(typ uint16, b []byte) (uint64, error) {

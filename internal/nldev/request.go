@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/uapi"
 )
 
 // client sends requests to the kernel. Tests use another transport and another sysfs.
@@ -48,6 +50,31 @@ func (c client) open(op, object string) (*conn, error) {
 		e.Hint = "a sandbox forbids NETLINK_RDMA sockets"
 	}
 	return nil, e
+}
+
+// request sends one request on a transport of its own, as conn.ask.
+func (c client) request(op, object string, cmd uint16, dump bool, attrs []byte, restart func(),
+	f func(payload []byte) error) error {
+	conn, err := c.open(op, object)
+	if err != nil {
+		return err
+	}
+	defer conn.t.close()
+	return conn.ask(op, object, cmd, dump, attrs, restart, f)
+}
+
+// requestOf is as request, for a device given by name: its index is the only attribute.
+func (c client) requestOf(op, dev string, cmd uint16, dump bool, restart func(), f func(payload []byte) error) error {
+	conn, err := c.open(op, dev)
+	if err != nil {
+		return err
+	}
+	defer conn.t.close()
+	index, err := conn.find(op, dev)
+	if err != nil {
+		return err
+	}
+	return conn.ask(op, dev, cmd, dump, appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index), restart, f)
 }
 
 // ask sends one request and calls f with the payload of every reply. If the kernel reports a dump

@@ -28,34 +28,18 @@ func NetnsMode() (shared bool, err error) {
 func SetNetnsMode(shared bool) error { return kernel.setNetnsMode(shared) }
 
 func (c client) setNetnsMode(shared bool) error {
-	const op = "set namespace mode"
-	conn, err := c.open(op, "")
-	if err != nil {
-		return err
-	}
-	defer conn.t.close()
 	mode := uint8(0)
 	if shared {
 		mode = 1
 	}
 	attrs := appendAttr(nil, uapi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{mode})
-	return conn.ask(op, "", uapi.RDMA_NLDEV_CMD_SYS_SET, false, attrs, func() {}, ignore)
+	return c.request("set namespace mode", "", uapi.RDMA_NLDEV_CMD_SYS_SET, false, attrs, func() {}, ignore)
 }
 
 func (c client) resources(dev string) (map[string]uint64, error) {
 	const op = "count resources of"
-	conn, err := c.open(op, dev)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.t.close()
-	index, err := conn.find(op, dev)
-	if err != nil {
-		return nil, err
-	}
 	var out map[string]uint64
-	attrs := appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
-	err = conn.ask(op, dev, uapi.RDMA_NLDEV_CMD_RES_GET, false, attrs,
+	err := c.requestOf(op, dev, uapi.RDMA_NLDEV_CMD_RES_GET, false,
 		func() { out = nil },
 		func(b []byte) (err error) {
 			out, err = decodeSummary(b)
@@ -73,10 +57,8 @@ func (c client) resources(dev string) (map[string]uint64, error) {
 // decodeSummary decodes the table of names and counts.
 func decodeSummary(b []byte) (map[string]uint64, error) {
 	out := map[string]uint64{}
-	entry := func(typ uint16, data []byte) error {
-		if typ != uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY {
-			return nil
-		}
+	const table, entry = uapi.RDMA_NLDEV_ATTR_RES_SUMMARY, uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY
+	err := eachEntry(b, table, entry, func(data []byte) error {
 		var kind string
 		var count uint64
 		err := eachAttr(data, func(typ uint16, data []byte) (err error) {
@@ -93,26 +75,14 @@ func decodeSummary(b []byte) (map[string]uint64, error) {
 		}
 		out[kind] = count
 		return err
-	}
-	err := eachAttr(b, func(typ uint16, data []byte) error {
-		if typ == uapi.RDMA_NLDEV_ATTR_RES_SUMMARY {
-			return eachAttr(data, entry)
-		}
-		return nil
 	})
 	return out, err
 }
 
 // system returns one attribute of the RDMA system, or 0 if this kernel does not have it.
 func (c client) system(attr uint16) (uint64, error) {
-	const op = "read system settings"
-	conn, err := c.open(op, "")
-	if err != nil {
-		return 0, err
-	}
-	defer conn.t.close()
 	var v uint64
-	err = conn.ask(op, "", uapi.RDMA_NLDEV_CMD_SYS_GET, false, nil,
+	err := c.request("read system settings", "", uapi.RDMA_NLDEV_CMD_SYS_GET, false, nil,
 		func() { v = 0 },
 		func(b []byte) error {
 			return eachAttr(b, func(typ uint16, data []byte) (err error) {
