@@ -75,6 +75,7 @@ var layers = []struct {
 	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},
 	{"cmd/internal/doctor/...", []string{"rdma", "cm", "uverbs", "provider/all", "cmd/internal/doctor/...",
 		"internal/nldev"}},
+	{"cmd/internal/program/programtest", []string{"cmd/internal/program", "verbstest"}},
 	{"cmd/internal/rproxy", []string{"rsocket", "provider/all", "cmd/internal/program", "internal/getopt",
 		"internal/quota"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "cm", "provider/all", "cmd/...", "internal/getopt"}},
@@ -86,7 +87,8 @@ var layers = []struct {
 // import.
 var forTests = []string{"verbstest", "internal/fakemlx5", "internal/failtest", "internal/leak/leaktest",
 	"internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features",
-	"internal/monitor/monitortest", "internal/rtnetlink", "internal/connectx/...", "testbed/..."}
+	"internal/monitor/monitortest", "internal/rtnetlink", "internal/connectx/...", "testbed/...",
+	"cmd/internal/program/programtest"}
 
 // matches reports whether pattern matches the package path pkg.
 func matches(pattern, pkg string) bool {

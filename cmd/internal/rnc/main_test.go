@@ -9,74 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/cmd/internal/program"
+	"github.com/goverbs/goverbs/cmd/internal/program/programtest"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// A side is a run of the program.
-type side struct {
-	out, messages lockedBuffer
-	ended         chan error
-	cancel        context.CancelCauseFunc
-}
-
-// lockedBuffer is a buffer that may be read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // start runs the program on a machine.
-func start(t *testing.T, m *verbstest.Machine, in io.Reader, args ...string) *side {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	s := &side{ended: make(chan error, 1), cancel: cancel}
-	m.Run(func() { go func() { s.ended <- run(ctx, args, in, &s.out, &s.messages) }() })
-	return s
-}
-
-// wait returns what the program has returned.
-func (s *side) wait(t *testing.T) error {
-	t.Helper()
-	select {
-	case err := <-s.ended:
-		return err
-	case <-time.After(time.Minute):
-		t.Fatal("the program does not end")
-		return nil
-	}
-}
-
-// says waits for a message.
-func (s *side) says(t *testing.T, text string) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(s.messages.String(), text); {
-		if time.Now().After(end) {
-			t.Fatalf("the messages are %q, without %q", s.messages.String(), text)
-		}
-		select {
-		case err := <-s.ended:
-			t.Fatalf("the program has ended with %v before it said %q", err, text)
-		case <-time.After(time.Millisecond):
-		}
-	}
+func start(t *testing.T, m *verbstest.Machine, in io.Reader, args ...string) *programtest.Run {
+	return programtest.Start(t, m, func(ctx context.Context, out, messages io.Writer) error {
+		return run(ctx, args, in, out, messages)
+	})
 }
 
 func machines(t *testing.T) (here, there *verbstest.Machine) {
@@ -103,19 +49,11 @@ func file(t *testing.T, data []byte) *os.File {
 	return f
 }
 
-func data(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i * i >> 3)
-	}
-	return b
-}
-
 // TestCopy copies a file to the server, from the server, and in both directions.
 func TestCopy(t *testing.T) {
 	const size = 3<<20 + 5
 	empty := func(*testing.T) io.Reader { return strings.NewReader("") }
-	full := func(t *testing.T) io.Reader { return file(t, data(size)) }
+	full := func(t *testing.T) io.Reader { return file(t, programtest.Data(size)) }
 	for _, test := range []struct {
 		name                  string
 		toServer, toClient    func(*testing.T) io.Reader
@@ -137,19 +75,19 @@ func TestCopy(t *testing.T) {
 				return f(t)
 			}
 			server := start(t, there, in(test.toClient), append(strings.Fields(test.serverArgs), "-v", "7471")...)
-			server.says(t, "Listening on")
+			server.Says("Listening on")
 			args := append(strings.Fields(test.clientArg), there.Addr().String(), "7471")
 			client := start(t, here, in(test.toServer), args...)
-			if err := client.wait(t); err != nil {
+			if err := client.Wait(); err != nil {
 				t.Errorf("client: %v", err)
 			}
-			if err := server.wait(t); err != nil {
+			if err := server.Wait(); err != nil {
 				t.Errorf("server: %v", err)
 			}
-			if got := server.out.String(); got != string(data(size)[:test.atServer]) {
+			if got := server.Out.String(); got != string(programtest.Data(size)[:test.atServer]) {
 				t.Errorf("the server has received %d bytes, not the %d of the file", len(got), test.atServer)
 			}
-			if got := client.out.String(); got != string(data(size)[:test.atClient]) {
+			if got := client.Out.String(); got != string(programtest.Data(size)[:test.atClient]) {
 				t.Errorf("the client has received %d bytes, not the %d of the file", len(got), test.atClient)
 			}
 		})
@@ -162,53 +100,49 @@ func TestDialogue(t *testing.T) {
 	toClient, typeServer := io.Pipe()
 	toServer, typeClient := io.Pipe()
 	server := start(t, there, toClient, "-lv", "7471")
-	server.says(t, "Listening on :: 7471\n")
+	server.Says("Listening on :: 7471\n")
 	client := start(t, here, toServer, "-Nv", there.Addr().String(), "7471")
-	client.says(t, fmt.Sprintf("Connection to %v 7471 port [rsocket] succeeded!\n", there.Addr()))
-	server.says(t, fmt.Sprintf("Connection received on %v", here.Addr()))
+	client.Says(fmt.Sprintf("Connection to %v 7471 port [rsocket] succeeded!\n", there.Addr()))
+	server.Says(fmt.Sprintf("Connection received on %v", here.Addr()))
 	for i := range 3 {
 		fmt.Fprintf(typeClient, "question %d\n", i)
-		await(t, &server.out, fmt.Sprintf("question %d\n", i))
+		prints(t, server, fmt.Sprintf("question %d\n", i))
 		fmt.Fprintf(typeServer, "answer %d\n", i)
-		await(t, &client.out, fmt.Sprintf("answer %d\n", i))
+		prints(t, client, fmt.Sprintf("answer %d\n", i))
 	}
 	typeClient.Close() // ends the server, whose input goes on
-	if err := server.wait(t); err != nil {
+	if err := server.Wait(); err != nil {
 		t.Errorf("server: %v", err)
 	}
-	if err := client.wait(t); err != nil {
+	if err := client.Wait(); err != nil {
 		t.Errorf("client: %v", err)
 	}
 	typeServer.Close()
 }
 
-func await(t *testing.T, b *lockedBuffer, text string) {
+// prints waits until the output of a program ends with text.
+func prints(t *testing.T, r *programtest.Run, text string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.HasSuffix(b.String(), text); {
-		if time.Now().After(end) {
-			t.Fatalf("the output is %q, without %q", b.String(), text)
-		}
-		<-time.After(time.Millisecond)
-	}
+	programtest.Await(t, "output "+text, func() bool { return strings.HasSuffix(r.Out.String(), text) })
 }
 
 // TestKeep connects to one server three times, once only to see whether it listens, and interrupts it.
 func TestKeep(t *testing.T) {
 	here, there := machines(t)
 	server := start(t, there, nil, "-lkdv", "-p", "7471", "-s", there.Addr().String())
-	server.says(t, "Listening on")
+	server.Says("Listening on")
 	for i := range 2 {
 		in := strings.NewReader(fmt.Sprint("input ", i, "\n"))
-		if err := start(t, here, in, "-N", there.Addr().String(), "7471").wait(t); err != nil {
+		if err := start(t, here, in, "-N", there.Addr().String(), "7471").Wait(); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := start(t, here, nil, "-z", there.Addr().String(), "7471").wait(t); err != nil {
+	if err := start(t, here, nil, "-z", there.Addr().String(), "7471").Wait(); err != nil {
 		t.Error(err)
 	}
-	await(t, &server.out, "input 0\ninput 1\n")
-	server.cancel(program.ErrInterrupted)
-	if err := server.wait(t); !errors.Is(err, program.ErrInterrupted) {
+	prints(t, server, "input 0\ninput 1\n")
+	server.Interrupt()
+	if err := server.Wait(); !errors.Is(err, program.ErrInterrupted) {
 		t.Errorf("the server ends with %v", err)
 	}
 }
@@ -219,11 +153,11 @@ func TestIdle(t *testing.T) {
 	silent, never := io.Pipe()
 	defer never.Close()
 	server := start(t, there, nil, "-lvd", "7471")
-	server.says(t, "Listening on")
-	if err := start(t, here, silent, "-w", "1", there.Addr().String(), "7471").wait(t); err != nil {
+	server.Says("Listening on")
+	if err := start(t, here, silent, "-w", "1", there.Addr().String(), "7471").Wait(); err != nil {
 		t.Errorf("client: %v", err)
 	}
-	if err := server.wait(t); err != nil {
+	if err := server.Wait(); err != nil {
 		t.Errorf("server: %v", err)
 	}
 }
@@ -232,36 +166,36 @@ func TestIdle(t *testing.T) {
 func TestSource(t *testing.T) {
 	here, there := machines(t)
 	server := start(t, there, nil, "-lvd", "7471")
-	server.says(t, "Listening on")
+	server.Says("Listening on")
 	args := []string{"-s", here.Addr().String(), "-p", "4711", "-N", there.Addr().String(), "7471"}
-	if err := start(t, here, strings.NewReader(""), args...).wait(t); err != nil {
+	if err := start(t, here, strings.NewReader(""), args...).Wait(); err != nil {
 		t.Error(err)
 	}
-	server.says(t, fmt.Sprintf("Connection received on %v\n", here.AddrPort(4711)))
+	server.Says(fmt.Sprintf("Connection received on %v\n", here.AddrPort(4711)))
 }
 
 // TestErrors has peers that do not exist, end too early, or are interrupted.
 func TestErrors(t *testing.T) {
 	here, there := machines(t)
-	err := start(t, here, nil, "-d", there.Addr().String(), "7471").wait(t)
+	err := start(t, here, nil, "-d", there.Addr().String(), "7471").Wait()
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without a server: %v", err)
 	}
-	if err := start(t, here, nil, "-d", "127.0.0.1", "7471").wait(t); !errors.Is(err, rsocket.ErrNoRDMA) ||
+	if err := start(t, here, nil, "-d", "127.0.0.1", "7471").Wait(); !errors.Is(err, rsocket.ErrNoRDMA) ||
 		!strings.Contains(err.Error(), "nc uses TCP") {
 		t.Errorf("an address without a device: %v", err)
 	}
 	silent, never := io.Pipe()
 	defer never.Close()
 	server := start(t, there, silent, "-lv", "7471")
-	server.says(t, "Listening on")
+	server.Says("Listening on")
 	client := start(t, here, silent, "-v", there.Addr().String(), "7471")
-	server.says(t, "Connection received")
-	client.cancel(program.ErrInterrupted)
-	if err := client.wait(t); !errors.Is(err, program.ErrInterrupted) {
+	server.Says("Connection received")
+	client.Interrupt()
+	if err := client.Wait(); !errors.Is(err, program.ErrInterrupted) {
 		t.Errorf("an interrupted client: %v", err)
 	}
-	if err := server.wait(t); err != nil {
+	if err := server.Wait(); err != nil {
 		t.Errorf("a server whose client is interrupted: %v", err)
 	}
 }
@@ -275,11 +209,11 @@ func (broken) Read([]byte) (int, error) { return 0, syscall.EIO }
 func TestInputFails(t *testing.T) {
 	here, there := machines(t)
 	server := start(t, there, nil, "-lvd", "7471")
-	server.says(t, "Listening on")
-	if err := start(t, here, broken{}, "-N", there.Addr().String(), "7471").wait(t); !errors.Is(err, syscall.EIO) {
+	server.Says("Listening on")
+	if err := start(t, here, broken{}, "-N", there.Addr().String(), "7471").Wait(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the client ends with %v", err)
 	}
-	if err := server.wait(t); err != nil {
+	if err := server.Wait(); err != nil {
 		t.Errorf("server: %v", err)
 	}
 }

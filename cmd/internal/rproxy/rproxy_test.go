@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/internal/program"
+	"github.com/goverbs/goverbs/cmd/internal/program/programtest"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// patience is how long a test waits for what happens soon.
-const patience = time.Minute
+const patience = programtest.Patience
 
 // A rig is a proxy between a client and a server, one of which uses an rsocket, from another machine than the proxy.
 type rig struct {
@@ -30,27 +30,7 @@ type rig struct {
 	clientOnRDMA bool
 	server       net.Listener
 	addr         string // of the proxy
-	messages     lockedBuffer
-	ended        chan error
-	cancel       context.CancelCauseFunc
-}
-
-// lockedBuffer is a buffer that may be read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	proxy        *programtest.Run
 }
 
 func must[T any](v T, err error) func(*testing.T) T {
@@ -85,7 +65,7 @@ func newRig(t *testing.T, clientOnRDMA bool, options string) *rig {
 // newLimitedRig is newRig with limits of the machine of the proxy.
 func newLimitedRig(t *testing.T, clientOnRDMA bool, options string, limits verbstest.Limits) *rig {
 	n := verbstest.NewNetwork(t)
-	r := &rig{t: t, net: n, here: n.Machine(), there: n.Machine(), clientOnRDMA: clientOnRDMA, ended: make(chan error, 1)}
+	r := &rig{t: t, net: n, here: n.Machine(), there: n.Machine(), clientOnRDMA: clientOnRDMA}
 	r.there.SetLimits(limits)
 	to, from := "tcp:", "rsocket:"+r.there.AddrPort(7471).String()
 	if clientOnRDMA {
@@ -96,61 +76,17 @@ func newLimitedRig(t *testing.T, clientOnRDMA bool, options string, limits verbs
 		r.here.Run(func() { r.server = must(rsocket.Listen("tcp", ":7471"))(t) })
 		to, from = "rsocket:"+r.here.AddrPort(7471).String(), "tcp:127.0.0.1:0"
 	}
-	t.Cleanup(func() { _ = r.server.Close() })                   // it may be closed
-	ctx, cancel := context.WithCancelCause(context.Background()) // that of the test ends before the connections
-	r.cancel = cancel
+	t.Cleanup(func() { _ = r.server.Close() }) // it may be closed
 	args := append(strings.Fields(options), "-v", from, to)
-	r.there.Run(func() { go func() { r.ended <- run(ctx, args, io.Discard, &r.messages) }() })
-	r.says("listening on ")
+	r.proxy = programtest.Start(t, r.there, func(ctx context.Context, out, messages io.Writer) error {
+		return run(ctx, args, out, messages)
+	})
+	r.proxy.Says("listening on ")
 	if !clientOnRDMA {
-		_, rest, _ := strings.Cut(r.messages.String(), "listening on ")
+		_, rest, _ := strings.Cut(r.proxy.Messages.String(), "listening on ")
 		r.addr, _, _ = strings.Cut(rest, "\n")
 	}
-	t.Cleanup(func() {
-		cancel(program.ErrInterrupted)
-		if err := r.wait(); err != nil && !errors.Is(err, program.ErrInterrupted) {
-			t.Error(err)
-		}
-	})
 	return r
-}
-
-// wait returns what the proxy has returned.
-func (r *rig) wait() error {
-	r.t.Helper()
-	select {
-	case err := <-r.ended:
-		r.ended <- err
-		return err
-	case <-time.After(patience):
-		r.t.Fatal("the proxy does not end")
-		return nil
-	}
-}
-
-// says waits for a message.
-func (r *rig) says(text string) {
-	r.t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(r.messages.String(), text); <-time.After(time.Millisecond) {
-		select {
-		case err := <-r.ended:
-			r.t.Fatalf("the proxy has ended with %v before it said %q", err, text)
-		default:
-		}
-		if time.Now().After(end) {
-			r.t.Fatalf("the messages are %q, without %q", r.messages.String(), text)
-		}
-	}
-}
-
-// await waits until a condition holds.
-func (r *rig) await(what string, ok func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("in vain: %s", what)
-		}
-	}
 }
 
 // dial connects a client to the proxy.
@@ -233,14 +169,6 @@ func (r *rig) isReset(c conn) {
 	}
 }
 
-func data(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i * i >> 3)
-	}
-	return b
-}
-
 // TestHalfClose sends a request until its end, and then a reply until its end.
 func TestHalfClose(t *testing.T) {
 	const size = 3<<20 + 5
@@ -248,25 +176,25 @@ func TestHalfClose(t *testing.T) {
 		client, server := r.connect()
 		sent := make(chan error, 1)
 		go func() {
-			_, err := client.Write(data(size))
+			_, err := client.Write(programtest.Data(size))
 			sent <- errors.Join(err, client.CloseWrite())
 		}()
 		request, err := io.ReadAll(server)
-		if err != nil || !bytes.Equal(request, data(size)) {
+		if err != nil || !bytes.Equal(request, programtest.Data(size)) {
 			t.Fatalf("a request of %d bytes, %v", len(request), err)
 		}
 		check(t, <-sent)
 		go func() {
-			_, err := server.Write(data(size))
+			_, err := server.Write(programtest.Data(size))
 			sent <- errors.Join(err, server.Close())
 		}()
 		reply, err := io.ReadAll(client)
-		if err != nil || !bytes.Equal(reply, data(size)) {
+		if err != nil || !bytes.Equal(reply, programtest.Data(size)) {
 			t.Fatalf("a reply of %d bytes, %v", len(reply), err)
 		}
 		check(t, <-sent)
 		check(t, client.Close())
-		r.says(fmt.Sprintf("closed after %d bytes from the client, %d to it", size, size))
+		r.proxy.Says(fmt.Sprintf("closed after %d bytes from the client, %d to it", size, size))
 	})
 }
 
@@ -296,7 +224,7 @@ func TestReset(t *testing.T) {
 		client, server = r.connect()
 		check(t, reset(client))
 		r.isReset(server)
-		r.says("connection reset")
+		r.proxy.Says("connection reset")
 		client, server = r.connect() // the proxy goes on
 		r.write(client, []byte("y"))
 		r.read(server, "y")
@@ -322,7 +250,7 @@ func TestNoServer(t *testing.T) {
 	directions(t, "", func(t *testing.T, r *rig) {
 		check(t, r.server.Close())
 		r.isRefused()
-		r.says(": dial tcp ")
+		r.proxy.Says(": dial tcp ")
 	})
 }
 
@@ -334,12 +262,12 @@ func TestLimits(t *testing.T) {
 			r.connect()
 			r.isRefused()
 			if !r.clientOnRDMA { // TCP cannot say why
-				r.says("too many connections: ")
+				r.proxy.Says("too many connections: ")
 			}
 			check(t, client.Close())
 			check(t, server.Close())
-			r.says("closed after ")
-			r.await("a place is free", func() bool {
+			r.proxy.Says("closed after ")
+			programtest.Await(t, "a place is free", func() bool {
 				c, err := r.tryDial()
 				if err == nil {
 					client, server = r.keep(c), r.accept()
@@ -358,35 +286,35 @@ func TestIdle(t *testing.T) {
 		client, server := r.connect()
 		r.isReset(client)
 		r.isReset(server)
-		r.says("nothing was sent or received")
+		r.proxy.Says("nothing was sent or received")
 	})
 }
 
 // TestInterrupt ends the proxy without connections, with one that is reset, and with one that ends in time.
 func TestInterrupt(t *testing.T) {
 	directions(t, "", func(t *testing.T, r *rig) {
-		r.cancel(program.ErrInterrupted)
-		check(t, r.wait())
+		r.proxy.Interrupt()
+		check(t, r.proxy.Wait())
 	})
 	directions(t, "", func(t *testing.T, r *rig) {
 		client, server := r.connect()
-		r.cancel(program.ErrInterrupted)
+		r.proxy.Interrupt()
 		r.isReset(client)
 		r.isReset(server)
-		err := r.wait()
+		err := r.proxy.Wait()
 		if !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "1 connection was reset") {
 			t.Errorf("the proxy ends with %v", err)
 		}
 	})
 	directions(t, "--grace 1000", func(t *testing.T, r *rig) {
 		client, server := r.connect()
-		r.cancel(program.ErrInterrupted)
+		r.proxy.Interrupt()
 		r.write(client, []byte("x"))
 		r.read(server, "x")
 		check(t, client.Close())
 		r.isEOF(server)
 		check(t, server.Close())
-		check(t, r.wait())
+		check(t, r.proxy.Wait())
 	})
 }
 
@@ -490,7 +418,7 @@ func TestFailedReset(t *testing.T) {
 	defer servers.Close()
 	for _, failed := range []error{nil, errors.New("no reset")} {
 		_, c := accepted(t, clients)
-		var messages lockedBuffer
+		var messages programtest.Buffer
 		o := must(parseOptions([]string{"tcp:127.0.0.1:0", "tcp:" + servers.Addr().String()}))(t)
 		p := &proxy{options: o, log: log.New(&messages, "", 0)}
 		ctx, end := context.WithCancelCause(t.Context())
@@ -518,8 +446,8 @@ func TestRefused(t *testing.T) {
 		}
 		break
 	}
-	r.says(": refused: ")
-	r.says(r.here.Addr().String())
+	r.proxy.Says(": refused: ")
+	r.proxy.Says(r.here.Addr().String())
 }
 
 // echo serves connections until the listener is closed.
@@ -548,14 +476,14 @@ func TestMany(t *testing.T) {
 			c := r.dial()
 			all.Go(func() {
 				go func() {
-					if _, err := c.Write(data(size)); err != nil {
+					if _, err := c.Write(programtest.Data(size)); err != nil {
 						t.Error(err)
 					}
 					if err := c.CloseWrite(); err != nil {
 						t.Error(err)
 					}
 				}()
-				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, data(size)) {
+				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, programtest.Data(size)) {
 					t.Errorf("%d bytes come back, %v", len(got), err)
 				}
 			})
