@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/driver"
 )
 
@@ -30,11 +31,12 @@ import (
 // CQ. While they have none and the device does not flush the last request, Drain waits for polls, and
 // at the end of ctx its error says so.
 //
-// The errors are [ErrClosed], [ErrDeviceGone], the cause of the end of ctx, with the QP in ERR,
+// The errors are [ErrClosed], [ErrDeviceGone], those of the end of ctx, with the QP in ERR,
 // and the kernel's error for MODIFY_QP.
 func (q *QP) Drain(ctx context.Context) error {
+	const op = "drain"
 	if q.State() == StateReset {
-		return q.alive()
+		return waitError(op, q.String(), q.alive())
 	}
 	if err := q.Modify(QPAttr{State: StateErr}, MaskState); err != nil {
 		return err
@@ -47,16 +49,16 @@ func (q *QP) Drain(ctx context.Context) error {
 		select {
 		case <-timer.C:
 			if q.ctx.deviceGone.Load() {
-				return ErrDeviceGone
+				return waitError(op, q.String(), ErrDeviceGone)
 			}
 			if why != "" {
 				why = q.finishSends()
 			}
 		case <-ctx.Done():
-			return &Error{Op: "drain", Object: q.String(), Err: context.Cause(ctx), Detail: why}
+			return &Error{Op: op, Object: q.String(), Err: ctxerr.Of(ctx), Detail: why}
 		}
 	}
-	return q.alive()
+	return waitError(op, q.String(), q.alive())
 }
 
 // The pauses between two checks of Drain.

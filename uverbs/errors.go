@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -35,11 +36,11 @@ func (s *sentinel) Unwrap() []error { return s.kinds }
 // Elsewhere they are the Kind of an [Error] with more details.
 var (
 	// ErrClosed: the object, or one that it depends on, has been closed. It matches
-	// os.ErrClosed.
+	// net.ErrClosed and os.ErrClosed.
 	ErrClosed error = &sentinel{
 		text:  "uverbs: use of a closed object: it, or the Context that it belongs to, has been closed",
 		errno: unix.EBADF,
-		kinds: []error{os.ErrClosed},
+		kinds: []error{net.ErrClosed, os.ErrClosed},
 	}
 	// ErrBusy: the object is in use by other objects, which must be closed first.
 	ErrBusy = newSentinel("uverbs: object in use", unix.EBUSY)
@@ -198,6 +199,21 @@ func (e *Error) Is(target error) bool {
 		return true
 	}
 	return e.Errno != 0 && (target == e.Errno || e.Errno.Is(target))
+}
+
+// Timeout reports whether a deadline has passed, as in net.Error.
+func (e *Error) Timeout() bool {
+	var cause interface{ Timeout() bool }
+	return e.Errno == unix.ETIMEDOUT || errors.As(e.Err, &cause) && cause.Timeout()
+}
+
+// waitError returns the error of a wait, or of another call off the data path, with the operation and the object.
+func waitError(op, object string, err error) error {
+	kind, ok := err.(*sentinel)
+	if !ok {
+		return err
+	}
+	return &Error{Op: op, Object: object, Kind: kind}
 }
 
 func kindText(kind error) string {

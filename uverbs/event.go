@@ -1,6 +1,10 @@
 package uverbs
 
-import "context"
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/internal/ctxerr"
+)
 
 // An AsyncEvent is an event of a queue, a port or the device. The type determines which of the
 // fields is set. Events of objects that were closed before the event was read are dropped. An
@@ -41,17 +45,18 @@ func (c *Context) asyncEvent(r asyncRecord) (AsyncEvent, bool) {
 
 // NextEvent waits for the next asynchronous event, and acknowledges it: ibv_get_async_event(3),
 // ibv_ack_async_event(3). Several goroutines may wait; each event is returned to one of them.
-// It returns an error that wraps context.Cause(ctx) when ctx ends, [ErrClosed] after Close of
+// It returns an error that matches ctx.Err() and context.Cause(ctx) when ctx ends, [ErrClosed] after Close of
 // the Context, and [ErrDeviceGone] if the device is gone.
 //
 // Events are kept until NextEvent returns them. While 1024 or more are unread, an event that
 // equals one of them is dropped.
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
+	const op = "wait for an asynchronous event"
 	r := c.events
 	for {
 		record, ok, err := r.take()
 		if err != nil {
-			return AsyncEvent{}, err
+			return AsyncEvent{}, waitError(op, c.name, err)
 		}
 		if ok {
 			if e, ok := c.asyncEvent(record); ok {
@@ -63,7 +68,7 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 		case <-r.ready:
 		case <-r.ended:
 		case <-ctx.Done():
-			return AsyncEvent{}, &Error{Op: "wait for an asynchronous event", Object: c.name, Err: context.Cause(ctx)}
+			return AsyncEvent{}, &Error{Op: op, Object: c.name, Err: ctxerr.Of(ctx)}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,22 +43,23 @@ var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the ha
 // connection if peers must be authenticated, and a network in which only trusted hosts can
 // send.
 //
-// Handshake returns [ErrInvalid] for a UD QP and for a peer that sends another protocol, the
-// errors of conn, the cause of the end of ctx, and ETIMEDOUT after HandshakeTimeout; otherwise
-// the errors are those of [QP.Connect].
+// Handshake returns [ErrInvalid] for a UD QP and for a peer that sends another protocol,
+// io.ErrUnexpectedEOF if the peer closes conn, the errors of conn, those of the end of ctx, and
+// ETIMEDOUT after HandshakeTimeout; otherwise the errors are those of [QP.Connect].
 func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, HandshakeTimeout, errHandshakeTimeout)
 		defer cancel()
 	}
+	interrupted := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(time.Unix(1, 0)) // ends reads and writes in progress
+		interrupted <- conn.SetDeadline(time.Unix(1, 0)) // ends reads and writes in progress
 	})
 	was := q.State()
 	err := q.handshake(conn)
-	if !stop() { // the deadline has been set, or is being set
-		err = joined(context.Cause(ctx), err)
+	if !stop() {
+		err = joined(ctxerr.Of(ctx), errors.Join(err, <-interrupted))
 	}
 	if err == nil {
 		return nil
@@ -130,7 +132,11 @@ func parseHello(line string, e *Endpoint) error {
 func readLine(r io.Reader) (string, error) {
 	line := make([]byte, 0, maxLine)
 	for len(line) < maxLine {
-		if _, err := io.ReadFull(r, line[len(line):len(line)+1]); err != nil {
+		_, err := io.ReadFull(r, line[len(line):len(line)+1])
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // the peer has ended in the middle of the handshake
+		}
+		if err != nil {
 			return "", fmt.Errorf("read from the peer: %w", err)
 		}
 		line = line[:len(line)+1]

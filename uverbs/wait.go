@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/ctxerr"
 )
 
 // Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
-// goroutine occupies no thread. The wait ends early with an error that wraps the cause of the
-// end of ctx (context.Cause), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone].
+// goroutine occupies no thread. The wait ends early with an error that matches ctx.Err() and
+// context.Cause(ctx), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone].
 // Wait also returns nil if the next Poll of the empty queue returns an error: see [CQ.Poll].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
@@ -40,8 +42,12 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 		return 0, invalid("poll", q.String(), "there is no room for a completion")
 	}
 	for {
-		if n, err := q.Poll(wcs); n > 0 || err != nil {
+		n, err := q.Poll(wcs)
+		if n > 0 {
 			return n, err
+		}
+		if err != nil {
+			return 0, waitError(opWait, q.String(), err)
 		}
 		if err := q.Wait(ctx); err != nil {
 			return 0, err
@@ -62,7 +68,7 @@ func (q *CQ) WaitEvent(ctx context.Context) error {
 		return errNoEvents
 	}
 	if f := q.failure.Load(); f != nil {
-		return *f
+		return waitError(opWait, q.String(), *f)
 	}
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
@@ -116,7 +122,7 @@ func (q *CQ) park(ctx context.Context) error {
 	case <-ctx.Done():
 		return q.ctxError(ctx)
 	case <-q.closing:
-		return ErrClosed
+		return q.closedError()
 	case <-q.channel.broken:
 		return q.channel.err
 	case <-q.channel.readToken:
@@ -124,10 +130,15 @@ func (q *CQ) park(ctx context.Context) error {
 	}
 }
 
+const opWait = "wait for a completion"
+
 // ctxError returns the error of a wait that was ended by its ctx.
 func (q *CQ) ctxError(ctx context.Context) error {
-	return &Error{Op: "wait for a completion", Object: q.String(), Err: context.Cause(ctx)}
+	return &Error{Op: opWait, Object: q.String(), Err: ctxerr.Of(ctx)}
 }
+
+// closedError returns the error of a wait that was ended by Close.
+func (q *CQ) closedError() error { return &Error{Op: opWait, Object: q.String(), Kind: ErrClosed} }
 
 // waitEnded reports whether a wait has ended, by the same conditions as park.
 func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
@@ -137,7 +148,7 @@ func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
 	case received(ctx.Done()):
 		return true, q.ctxError(ctx)
 	case received(q.closing):
-		return true, ErrClosed
+		return true, q.closedError()
 	case received(q.channel.broken):
 		return true, q.channel.err
 	}
@@ -207,20 +218,21 @@ func (ch *CompChannel) watch(ctx context.Context) {
 // fail ends the waits of all queues because reading the channel failed with err. It returns the
 // error of q's wait. The caller holds the read token.
 func (ch *CompChannel) fail(q *CQ, err error) error {
+	const op = "wait for events"
 	select {
 	case <-q.closing:
-		return ErrClosed
+		return q.closedError()
 	case <-ch.broken:
 		return ch.err
 	default:
 	}
 	switch {
 	case errors.Is(err, os.ErrClosed):
-		ch.err = ErrClosed
+		ch.err = waitError(op, ch.String(), ErrClosed)
 	case ch.ctx.isDeviceGone(err):
-		ch.err = ErrDeviceGone
+		ch.err = waitError(op, ch.String(), ErrDeviceGone)
 	default:
-		ch.err = ch.ctx.wrap("wait for events", ch.String(), err, "")
+		ch.err = ch.ctx.wrap(op, ch.String(), err, "")
 	}
 	close(ch.broken)
 	return ch.err

@@ -10,11 +10,12 @@ import (
 // programs are the directories of what is not part of the library.
 var programs = []string{"cmd/", "examples/", "bench/", testbed + "/"}
 
-// withoutCause lists the files that may use the value of ctx.Err(): their contexts end without a cause.
-var withoutCause = []string{"rsocket/listener.go"}
+// withoutCause lists the files that may use the value of ctx.Err(): ctxerr, and those whose contexts end without a
+// cause.
+var withoutCause = []string{"internal/ctxerr/ctxerr.go", "rsocket/listener.go"}
 
 // TestErrorsOfContexts checks that the library only asks ctx.Err() whether ctx has ended. The error to return is
-// context.Cause(ctx), which wraps what the caller gave as the cause and is ctx.Err() otherwise.
+// ctxerr.Of(ctx), which also matches what the caller gave as the cause.
 func TestErrorsOfContexts(t *testing.T) {
 	for _, f := range files(t) {
 		inProgram := func(dir string) bool { return strings.HasPrefix(f.path, dir) }
@@ -28,7 +29,7 @@ func TestErrorsOfContexts(t *testing.T) {
 				compared[n.X] = true
 			case *ast.CallExpr:
 				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Err" && isContext(sel.X) && !compared[n] {
-					t.Errorf("%s: use context.Cause instead of the value of Err", f.at(n))
+					t.Errorf("%s: use ctxerr.Of instead of the value of Err", f.at(n))
 				}
 			}
 			return true
