@@ -149,7 +149,7 @@ func lookupHost(ctx context.Context, node string, flags AddrInfoFlags, f Family)
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, network, node)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, &Error{Op: "look up", Object: node, Err: context.Cause(ctx)}
+			return nil, ended(ctx, "look up", node)
 		}
 		return nil, &Error{Op: "look up", Object: node, Kind: ErrUnreachable, Err: err}
 	}

@@ -22,7 +22,7 @@ func (id *ID) Close() error {
 		return err
 	}
 	name := id.describe()
-	id.life.end(phaseClosed, closed("wait on", name))
+	id.life.end(phaseClosed, closed(opWait, name))
 	id.setAttrs(func() { id.pd = nil })
 	unregister(id.uid)
 	for m := range id.groups {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -90,13 +91,15 @@ func dialAddrs(ctx context.Context, host, port string, o *Options) ([]AddrInfo, 
 	return infos, nil
 }
 
+const opListAddrs = "list addresses"
+
 // deviceAddrs returns the addresses of this machine that belong to RDMA devices. It
 // tries to bind an id to each, because on InfiniBand and iWARP the devices themselves
 // do not know their IP addresses. If a device cannot be opened, it skips the address.
 func deviceAddrs(ctx context.Context) ([]netip.Addr, error) {
 	all, err := machineAddrs()
 	if err != nil {
-		return nil, &Error{Op: "list addresses", Err: err}
+		return nil, &Error{Op: opListAddrs, Err: err}
 	}
 	var ours []netip.Addr
 	var errs []error
@@ -105,7 +108,7 @@ func deviceAddrs(ctx context.Context) ([]netip.Addr, error) {
 			continue
 		}
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, ended(ctx, opListAddrs, "")
 		}
 		s, err := NewID(PSTCP)
 		if err != nil {
@@ -124,7 +127,7 @@ func deviceAddrs(ctx context.Context) ([]netip.Addr, error) {
 	case len(errs) > 0:
 		return nil, errors.Join(errs...)
 	}
-	return nil, &Error{Op: "list addresses", Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
+	return nil, &Error{Op: opListAddrs, Kind: uverbs.ErrNoDevice, Errno: unix.ENODEV,
 		Detail: "no RDMA device of this machine has an IP address: see `rdma link` and `ip address`"}
 }
 
@@ -230,18 +233,21 @@ func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Co
 	}
 	begin := time.Now()
 	if err := s.Connect(ctx, c.param(o)); err != nil {
-		return nil, withStep("connect", explainDeadline(err, time.Since(begin)))
+		return nil, explainDeadline(ctx, err, time.Since(begin))
 	}
 	return c.finishSetup(s.Event().PrivateData), nil
 }
 
-// explainDeadline adds to the end of a context's time what to check, if err is that.
-func explainDeadline(err error, waited time.Duration) error {
-	if err != context.DeadlineExceeded {
+// explainDeadline adds what to check to the error of Connect, if the deadline of ctx has passed.
+func explainDeadline(ctx context.Context, err error, waited time.Duration) error {
+	own, ok := err.(*Error)
+	if !ok || !errors.Is(err, os.ErrDeadlineExceeded) || context.Cause(ctx) != context.DeadlineExceeded {
 		return err
 	}
-	return &Error{Op: "connect", Err: err, Detail: "no reply within " + waited.Round(time.Millisecond).String() +
-		", before the deadline of the call: the peer is busy or not reached: " + checkPeer}
+	e := *own
+	e.Detail = "no reply within " + waited.Round(time.Millisecond).String() +
+		", before the deadline of the call: the peer is busy or not reached: " + checkPeer
+	return &e
 }
 
 // resolveRoute resolves the route, unless the program knows it.

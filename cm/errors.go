@@ -1,12 +1,14 @@
 package cm
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
@@ -145,11 +147,14 @@ func (e *Error) Is(target error) bool {
 	return e.Errno != 0 && (target == e.Errno || e.Errno.Is(target) || target == kindOf(e.Errno))
 }
 
-// Timeout reports whether the error is a timeout, as in net.Error.
+// Timeout reports whether the error is a timeout. It is a method of net.Error.
 func (e *Error) Timeout() bool {
 	var cause interface{ Timeout() bool }
 	return e.Errno == unix.ETIMEDOUT || errors.As(e.Err, &cause) && cause.Timeout()
 }
+
+// Temporary is Timeout. It is a method of net.Error.
+func (e *Error) Temporary() bool { return e.Timeout() }
 
 func kindText(kind error) string {
 	_, text, found := strings.Cut(kind.Error(), ": ")
@@ -209,6 +214,20 @@ func withoutObject(err error, object string) error {
 	return err
 }
 
+// noName is the name of an id without addresses.
+const noName = "id"
+
+// withObject replaces the object of err if it is an id that has no address yet.
+func withObject(object string, err error) error {
+	own, ok := err.(*Error)
+	if !ok || own.Object != noName {
+		return err
+	}
+	e := *own
+	e.Object = object
+	return &e
+}
+
 // The operations of the data path.
 const (
 	opPost = "post to"
@@ -234,8 +253,13 @@ func joinErrors(err, second error) error {
 	return errors.Join(err, second)
 }
 
-// withStep adds the name of the failed step to err, unless err has a name. The error of a
-// context has none.
+// ended returns the error of an operation that ctx has ended.
+func ended(ctx context.Context, op, object string) error {
+	return &Error{Op: op, Object: object, Err: ctxerr.Of(ctx)}
+}
+
+// withStep adds the name of the failed step to err, unless err has a name. That of a function of the caller may have
+// none.
 func withStep(op string, err error) error {
 	var own *Error
 	var verbs *uverbs.Error
@@ -276,19 +300,24 @@ func closed(op, object string) error {
 	return &Error{Op: op, Object: object, Kind: uverbs.ErrClosed, Errno: unix.EBADF}
 }
 
-// listenerClosed returns the error of a listener that has ended.
+const opAcceptAt = "accept at"
+
+// listenerClosed returns the error of a listener that has ended because of why, the error of its id.
 func listenerClosed(name string, why error) error {
-	e := &Error{Op: "accept at", Object: name, Kind: ErrListenerClosed, Err: withoutObject(why, name)}
+	e := &Error{Op: opAcceptAt, Object: name, Kind: ErrListenerClosed}
 	var own *Error
-	var verbs *uverbs.Error
-	switch {
-	case errors.As(why, &own):
-		e.Errno = own.Errno
-	case errors.As(why, &verbs):
-		e.Errno = verbs.Errno
+	if errors.As(why, &own) {
+		if e.Errno = own.Errno; own.Kind == uverbs.ErrClosed && own.Detail == "" {
+			e.Err = errListenerClosed
+			return e
+		}
 	}
+	e.Err = withOp("", withoutObject(why, name))
 	return e
 }
+
+// errListenerClosed is the cause if the program has closed the listener.
+var errListenerClosed = &Error{Kind: uverbs.ErrClosed, Detail: "the listener has been closed"}
 
 // RejectReason is why a connection was rejected: IBA vol. 1, 12.6.7.2.
 type RejectReason int

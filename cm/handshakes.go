@@ -441,7 +441,7 @@ func (hs *handshakes) signal() {
 
 // stop ends all handshakes and prevents new ones.
 func (hs *handshakes) stop() {
-	hs.end(listenerClosed(hs.id.name(), closed("wait on", hs.id.name())))
+	hs.end(listenerClosed(hs.id.name(), closed("", "")))
 }
 
 // end is stop with a reason. Only the first one counts.

@@ -148,7 +148,7 @@ func describe(peer, local netip.AddrPort) string {
 	case local.IsValid():
 		return local.String()
 	}
-	return "id"
+	return noName
 }
 
 // describe returns a name of the id for errors. The caller holds id.mu or id.attrMu.

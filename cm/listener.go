@@ -156,11 +156,11 @@ func (l *Listener) listen(bind func() error) error {
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	switch {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, ended(ctx, opAcceptAt, l.id.name())
 	case l.endCause() != nil:
 		return nil, l.endCause()
 	case l.options.ManualAccept:
-		return nil, invalid("accept at", l.id.name(), "Options.ManualAccept is set: call Request, or leave it unset")
+		return nil, invalid(opAcceptAt, l.id.name(), "Options.ManualAccept is set: call Request, or leave it unset")
 	}
 	select {
 	case a := <-l.results:
@@ -171,7 +171,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	case <-l.done:
 		return nil, l.endCause()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, ended(ctx, opAcceptAt, l.id.name())
 	}
 }
 
@@ -183,7 +183,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 // those of [SyncID.GetRequest].
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	if !l.options.ManualAccept {
-		return nil, invalid("accept at", l.id.name(),
+		return nil, invalid(opAcceptAt, l.id.name(),
 			"the listener accepts requests by itself: set Options.ManualAccept, or call Accept")
 	}
 	for {

@@ -60,7 +60,7 @@ func (id *ID) migrate(to *node, s *SyncID, ch *EventChannel) error {
 	id.node = to
 	var waiting []*record
 	if old != nil {
-		old.stopEvents(&Error{Op: "wait on", Object: id.describe(), Kind: uverbs.ErrClosed, Errno: unix.EBADF,
+		old.stopEvents(&Error{Op: opWait, Object: id.describe(), Kind: uverbs.ErrClosed, Errno: unix.EBADF,
 			Detail: "the id has been migrated: its events come through its event channel"})
 		waiting = old.removeAll()
 	}

@@ -19,20 +19,20 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 	select {
 	case <-ch.lead:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, ended(ctx, opWait, "event channel")
 	case <-ch.done:
-		return nil, closed("wait on", "event channel")
+		return nil, closed(opWait, "event channel")
 	}
 	defer func() { ch.lead <- struct{}{} }()
 	for {
 		select {
 		case <-ch.done: // no goroutine would end the watch
-			return nil, closed("wait on", "event channel")
+			return nil, closed(opWait, "event channel")
 		default:
 		}
 		ch.watch(ctx)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, ended(ctx, opWait, "event channel")
 		}
 		r, waited, err := ch.nextRecord(ctx)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -41,7 +41,7 @@ func (ch *EventChannel) Next(ctx context.Context) (*Event, error) {
 			err = ch.file.SetReadDeadline(time.Time{})
 		}
 		if err != nil {
-			return nil, wrap("wait on", "event channel", err, "")
+			return nil, wrap(opWait, "event channel", err, "")
 		}
 		if r == nil || !r.id.claim(ch, r, waited) {
 			continue

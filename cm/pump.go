@@ -114,7 +114,7 @@ func (p *pump) fail(err error) {
 	pumps.Lock()
 	defer pumps.Unlock()
 	p.retire()
-	p.err = wrap("wait on", "rdma_cm", err, "")
+	p.err = wrap(opWait, "rdma_cm", err, "")
 	if e, ok := p.err.(*Error); ok && e.Kind == nil {
 		e.Kind, e.Errno, e.Detail = uverbs.ErrDeviceGone, unix.EIO, err.Error()
 	}

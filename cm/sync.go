@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -242,7 +243,7 @@ func (s *SyncID) nextFit(ctx context.Context, fits func(*record) bool) (*record,
 		select {
 		case <-fresh:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, ctxerr.Of(ctx)
 		}
 	}
 }

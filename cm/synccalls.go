@@ -38,14 +38,16 @@ func NewIDFor(ps PortSpace, typ uverbs.QPType) (*SyncID, error) {
 // if there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the
 // errors are those of [ID.ResolveAddr].
 func (s *SyncID) ResolveAddr(ctx context.Context, src, dst netip.AddrPort, timeout time.Duration) error {
-	return s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
+	err := s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveAddr(src, dst, timeout) })
+	return withObject(dst.String(), err)
 }
 
 // ResolveIB is [ID.ResolveIB], and waits for the result. It returns [ErrTimeout] if
 // there is no reply, and context.Cause(ctx) if ctx ends first. Otherwise the errors are
 // those of [ID.ResolveIB].
 func (s *SyncID) ResolveIB(ctx context.Context, src *IBAddr, dst IBAddr, timeout time.Duration) error {
-	return s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveIB(src, dst, timeout) })
+	err := s.call(ctx, "resolve address", addrResults, func() error { return s.ID.ResolveIB(src, dst, timeout) })
+	return withObject(dst.GID.String(), err)
 }
 
 // ResolveRoute is [ID.ResolveRoute], and waits for the result. It returns
@@ -112,7 +114,7 @@ func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 	case err == nil:
 		return s.child(r)
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return nil, err
+		return nil, ended(ctx, opAcceptAt, s.name())
 	}
 	return nil, listenerClosed(s.name(), err)
 }
@@ -121,7 +123,7 @@ func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 func (s *SyncID) child(r *record) (*SyncID, error) {
 	e := s.ID.process(r)
 	if e == nil {
-		return nil, listenerClosed(s.name(), closed("wait on", s.name()))
+		return nil, listenerClosed(s.name(), closed("", ""))
 	}
 	if err := e.Err(); err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func (s *SyncID) Disconnect(ctx context.Context) error {
 	select {
 	case <-s.done:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended(ctx, "disconnect", s.name())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +208,7 @@ func (s *SyncID) call(ctx context.Context, op string, fits func(*record) bool, c
 // if ctx has already ended, so that no command is issued.
 func (s *SyncID) checkCall(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ended(ctx, op, s.name())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +227,7 @@ func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) 
 				s.mu.Lock()
 				s.canceledCall = op
 				s.mu.Unlock()
-				return nil, err
+				return nil, ended(ctx, op, s.name())
 			}
 			return nil, withOp(op, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -44,7 +45,9 @@ var sentinels = []struct {
 	{"uverbs.ErrNotSupported", uverbs.ErrNotSupported}, {"uverbs.ErrNoDevice", uverbs.ErrNoDevice},
 	{"uverbs.ErrDeviceGone", uverbs.ErrDeviceGone},
 	{"uverbs.ErrState", uverbs.ErrState}, {"uverbs.ErrABI", uverbs.ErrABI}, {"uverbs.ErrNoNode", uverbs.ErrNoNode},
-	{"os.ErrPermission", os.ErrPermission}, {"os.ErrClosed", os.ErrClosed}, {"os.ErrNotExist", fs.ErrNotExist},
+	{"os.ErrPermission", os.ErrPermission}, {"os.ErrClosed", os.ErrClosed},
+	{"net.ErrClosed", net.ErrClosed}, {"os.ErrDeadlineExceeded", os.ErrDeadlineExceeded},
+	{"os.ErrNotExist", fs.ErrNotExist},
 	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
 }
 

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"context"
+	"errors"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
@@ -270,10 +271,22 @@ func (id *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, 
 	}
 	var wcs [1]uverbs.WC
 	if _, err := own.PollWait(ctx, wcs[:]); err != nil {
-		return uverbs.WC{}, err
+		return uverbs.WC{}, id.waitError(ctx, err)
 	}
 	if err := wcs[0].Err(); err != nil {
 		return wcs[0], id.completionError(wcs[0].Status, err)
 	}
 	return wcs[0], nil
+}
+
+// waitError returns the error of a wait for a completion: why the id has ended, or err with the name of the id.
+func (id *ID) waitError(ctx context.Context, err error) error {
+	var own *Error
+	switch {
+	case errors.As(err, &own):
+		return err
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return ended(ctx, opWait, id.name())
+	}
+	return operationError(opWait, id.name(), err)
 }

@@ -38,7 +38,7 @@ var (
 	// ErrClosed: the object, or one that it depends on, has been closed. It matches
 	// net.ErrClosed and os.ErrClosed.
 	ErrClosed error = &sentinel{
-		text:  "uverbs: use of a closed object: it, or the Context that it belongs to, has been closed",
+		text:  "uverbs: use of a closed object",
 		errno: unix.EBADF,
 		kinds: []error{net.ErrClosed, os.ErrClosed},
 	}
