@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/ctxerr"
 )
 
 // ClientOptions configure a [Client]. The zero value of each field stands for its default.
@@ -102,7 +103,7 @@ func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *C
 		case !lost:
 			return err
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+			return &Error{Op: "retry with " + cl.addr, Err: fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), err)}
 		}
 	}
 }
@@ -137,7 +138,7 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 	case <-cl.open.Done():
 		return nil, net.ErrClosed
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, ctxerr.Of(ctx)
 	}
 	for {
 		if l, err := s.use(); l != nil || err != nil { // another call has connected
@@ -188,9 +189,9 @@ func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
 		return net.ErrClosed
 	case <-ctx.Done():
 		if b.last == nil {
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		}
-		return fmt.Errorf("%w (last: %w)", context.Cause(ctx), b.last)
+		return fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), b.last)
 	}
 }
 

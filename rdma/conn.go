@@ -67,7 +67,7 @@ type Conn struct {
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	full, err := o.complete(maxDialData)
 	if err != nil {
-		return nil, &Error{Op: "dial", Err: err}
+		return nil, &Error{Op: "dial " + addr, Err: err}
 	}
 	var c *Conn
 	co := full.cm()
@@ -78,7 +78,7 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	co.Setup = func(*cm.Conn) error { return c.setUp() }
 	m, err := cm.Dial(ctx, addr, &co)
 	if err != nil {
-		return nil, &Error{Op: "dial", Err: rejected(err)}
+		return nil, &Error{Op: "dial " + addr, Err: rejected(err)}
 	}
 	if c.remote, err = parseHello(m.PrivateData()); err != nil {
 		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -298,7 +299,7 @@ func (c *Conn) joinShutdown(ctx context.Context) error {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		endFlush(context.Cause(ctx))
+		endFlush(ctxerr.Of(ctx))
 		<-c.done
 	}
 	return c.lost

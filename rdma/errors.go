@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/goverbs/goverbs/cm"
 )
@@ -54,8 +55,8 @@ var (
 )
 
 // An Error is an error of an operation on a connection, a listener or a group. errors.Is matches
-// what Err matches. If the deadline of a context has passed, it also matches os.ErrDeadlineExceeded,
-// and Timeout returns true.
+// what Err matches. If the deadline of a context has passed, it also matches os.ErrDeadlineExceeded. An Error is a
+// net.Error.
 type Error struct {
 	Op    string         // such as "send"
 	Local netip.AddrPort // may be the zero AddrPort
@@ -65,7 +66,7 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	s := "rdma: " + e.Op
+	s := e.Op
 	switch {
 	case e.Peer.IsValid():
 		s += " " + e.Peer.String()
@@ -73,24 +74,33 @@ func (e *Error) Error() string {
 		s += " " + e.Local.String()
 	}
 	text := e.Err.Error()
-	for _, prefix := range []string{"rdma: ", "cm: ", "uverbs: "} {
-		if len(text) > len(prefix) && text[:len(prefix)] == prefix {
-			text = text[len(prefix):]
-		}
+	for _, prefix := range []string{"rdma: ", "cm: ", "uverbs: ", s + ": "} { // also of the same operation of package cm
+		text = strings.TrimPrefix(text, prefix)
 	}
-	return s + ": " + text
+	return "rdma: " + s + ": " + text
 }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is matches os.ErrDeadlineExceeded if a deadline has passed.
-func (e *Error) Is(target error) bool { return target == os.ErrDeadlineExceeded && e.Timeout() }
+func (e *Error) Is(target error) bool {
+	return target == os.ErrDeadlineExceeded && errors.Is(e.Err, context.DeadlineExceeded)
+}
 
-// Timeout reports whether a deadline has passed. It is a method of net.Error.
-func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }
+// Timeout reports whether a deadline has passed, or the peer has not replied in time. It is a method of net.Error.
+func (e *Error) Timeout() bool {
+	var cause interface{ Timeout() bool }
+	switch {
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return true
+	case errors.Is(e.Err, context.Canceled): // the error of an attempt before may be a timeout
+		return false
+	}
+	return errors.As(e.Err, &cause) && cause.Timeout()
+}
 
-// Temporary reports whether a deadline has passed. It is a method of net.Error.
+// Temporary is Timeout. It is a method of net.Error.
 func (e *Error) Temporary() bool { return e.Timeout() }
 
 // A CloseError is why a connection has ended that one of the sides has closed by [Conn.CloseWithError]. It matches

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -264,7 +265,7 @@ func (g *Group) sendTo(ctx context.Context, b []byte, to Peer) error {
 	case to.qpn == 0:
 		return fmt.Errorf("%w: the zero Peer has no address: use Datagram.From", uverbs.ErrInvalid)
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 	if err := g.failure(); err != nil {
 		return err
@@ -355,7 +356,7 @@ func (g *Group) send(ctx context.Context, b []byte, r *route, post func(wrID uin
 func (g *Group) sendSlot(ctx context.Context, r *route) (int, error) {
 	for {
 		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
+			return 0, ctxerr.Of(ctx)
 		}
 		if err := g.reap(); err != nil {
 			return 0, err

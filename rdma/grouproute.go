@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -96,7 +97,7 @@ func (g *Group) route(ctx context.Context, b []byte, to Peer) (*route, error) {
 		select {
 		case <-full:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %d datagrams wait until the address of this member is resolved", context.Cause(ctx),
+			return nil, fmt.Errorf("%w: %d datagrams wait until the address of this member is resolved", ctxerr.Of(ctx),
 				maxWaiting)
 		}
 	}

@@ -228,7 +228,7 @@ func (c *Conn) use(ctx context.Context, n int64) (ok bool, _ error) {
 	switch {
 	case b.end(k):
 		return true, nil
-	case err == errPatience:
+	case errors.Is(err, errPatience):
 		return false, fmt.Errorf("%w; for %v, no message was released that would have made room", memoryLimit(ErrMemoryLimit,
 			exceeded), b.patience)
 	}

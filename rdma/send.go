@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -290,7 +291,7 @@ func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) e
 		switch {
 		case err != nil:
 		case ctx.Err() != nil:
-			err = c.blocked(l, context.Cause(ctx))
+			err = c.blocked(l, ctxerr.Of(ctx))
 		case ready():
 			c.stalled(since)
 			return nil

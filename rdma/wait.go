@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/ctxerr"
 )
 
 // Nothing runs in the background of a connection. Callers that wait poll the completion queue
@@ -170,7 +172,7 @@ func (c *Conn) step(ctx context.Context, l *waitList, mine **waiter) error {
 // stepAt is step for a call that keeps its turn.
 func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **waiter) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 	c.sendControl(true)
 	if c.err != nil {
@@ -195,7 +197,7 @@ func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **wait
 		c.woken--
 	case <-ctx.Done():
 		c.mu.Lock()
-		err = context.Cause(ctx)
+		err = ctxerr.Of(ctx)
 		if w.list != nil {
 			w.list.remove(w)
 		} else {
@@ -248,7 +250,7 @@ func (c *Conn) lead(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 	if err == errLeave && (c.closing || c.err != nil) {
 		return nil
