@@ -44,11 +44,24 @@ func (e *noRDMA) Error() string {
 }
 func (e *noRDMA) Unwrap() []error { return []error{ErrNoRDMA, e.cause} }
 
-// reset is the error of a connection that has ended before its time. It matches syscall.ECONNRESET and the cause.
+// Timeout is for net.OpError.
+func (e *noRDMA) Timeout() bool {
+	var cause interface{ Timeout() bool }
+	return errors.As(e.cause, &cause) && cause.Timeout()
+}
+
+// reset is the error of a connection that has ended before its time. It matches cm.ErrDisconnected, and so
+// syscall.ECONNRESET, io.ErrUnexpectedEOF and the cause.
 type reset struct{ cause error }
 
 func (e *reset) Error() string   { return "connection reset: " + e.cause.Error() }
-func (e *reset) Unwrap() []error { return []error{syscall.ECONNRESET, e.cause} }
+func (e *reset) Unwrap() []error { return []error{cm.ErrDisconnected, io.ErrUnexpectedEOF, e.cause} }
+
+// peerClosed is the error of a write if the peer has closed the connection in order.
+type peerClosed struct{}
+
+func (peerClosed) Error() string { return "connection reset: the peer has closed it" }
+func (peerClosed) Unwrap() error { return cm.ErrDisconnected }
 
 // idle matches ErrIdle.
 type idle struct{ timeout time.Duration }
@@ -60,7 +73,7 @@ func (e *idle) Unwrap() error { return ErrIdle }
 
 // Causes of the end of a connection.
 var (
-	errPeerClosed = &reset{errors.New("the peer has closed it")}
+	errPeerClosed = peerClosed{}
 	errPeerGone   = &reset{errors.New("the peer has ended it without closing it: its program has ended, or its device " +
 		"has lost the connection")}
 	errQPFailed = &reset{errors.New("the device has failed its queue pair, and the peer has not ended it: the network " +

@@ -194,7 +194,7 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 			p := l.take(m)
 			p.conn.start(p.peer)
 			return p.conn, nil
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, cm.ErrListenerClosed):
 			return nil, l.opError(err)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			if err := l.ended(); err != nil {

@@ -3,12 +3,14 @@ package devx
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
@@ -17,6 +19,7 @@ import (
 // A file is a descriptor of the kernel from which messages are read.
 type file struct {
 	op   string
+	name string // of the device
 	dev  *ioctl.Device
 	f    *os.File
 	life driver.Extension
@@ -29,7 +32,7 @@ type file struct {
 func openFile(ctx *uverbs.Context, kind, op string, id uint16, start func(*ioctl.Cmd)) (*file, error) {
 	f := &file{op: "read from a " + kind, turn: make(chan struct{}, 1)}
 	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
-		f.dev = dev
+		f.dev, f.name = dev, dev.Name()
 		f.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: kind,
 			Create:  func() (uint32, error) { return f.open(id, start) },
 			Destroy: func() error { return f.f.Close() }})
@@ -62,11 +65,11 @@ func (f *file) next(ctx context.Context, n int) ([]byte, error) {
 	select {
 	case f.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, f.ended(ctx)
 	}
 	defer func() { <-f.turn }()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, f.ended(ctx)
 	}
 	if len(f.buf) < n {
 		f.buf = make([]byte, n)
@@ -90,18 +93,26 @@ func (f *file) next(ctx context.Context, n int) ([]byte, error) {
 	case err == nil:
 		return slices.Clone(f.buf[:n]), nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, f.ended(ctx)
 	}
 	return nil, f.explain(err)
 }
 
+// ended returns the error of a read that ctx has ended.
+func (f *file) ended(ctx context.Context) error {
+	return &uverbs.Error{Op: f.op, Object: f.name, Err: ctxerr.Of(ctx)}
+}
+
 func (f *file) explain(err error) error {
-	e := &uverbs.Error{Op: f.op, Object: f.dev.Name(), Err: err}
+	e := &uverbs.Error{Op: f.op, Object: f.name}
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		e.Kind = uverbs.ErrClosed
-	case errors.As(err, &e.Errno) && e.Errno == unix.EIO:
-		e.Kind, e.Detail = uverbs.ErrDeviceGone, "the device has been removed"
+	case errors.Is(err, unix.EIO), err == io.EOF:
+		e.Kind, e.Errno, e.Detail = uverbs.ErrDeviceGone, unix.EIO, "the device has been removed"
+	default:
+		e.Err = err
+		errors.As(err, &e.Errno)
 	}
 	return e
 }
