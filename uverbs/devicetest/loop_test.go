@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // openDevice opens the device under test and closes it when the test ends.
 func openDevice(t testing.TB) *uverbs.Context {

@@ -117,6 +117,15 @@ func (c *crowd) calls(ctx context.Context) map[string]func() error {
 			return second(cq.PollWait(ctx, wcs[:]))
 		}
 	}
+	// Each receive has memory of its own as long as it may be outstanding.
+	receives := func(mr *uverbs.MR, size, n int) func() uverbs.RecvWR {
+		next := 0
+		return func() uverbs.RecvWR {
+			next = (next + 1) % n
+			return uverbs.RecvWR{SGL: []uverbs.SGE{mr.SGE(next*size, size)}}
+		}
+	}
+	shared, datagrams := receives(c.b.mr, 64, 256), receives(c.u.mr, 64, 128)
 	first := true
 	return map[string]func() error{
 		"send": func() error {
@@ -130,8 +139,8 @@ func (c *crowd) calls(ctx context.Context) map[string]func() error {
 			return b.Submit()
 		},
 		"datagram":  func() error { return second(c.u.qp.PostSend(datagram())) },
-		"SRQ post":  func() error { return second(c.srq.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{c.b.mr.SGE(0, 64)}})) },
-		"UD post":   func() error { return second(c.u.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{c.u.slot(0)}})) },
+		"SRQ post":  func() error { return second(c.srq.PostRecv(shared())) },
+		"UD post":   func() error { return second(c.u.qp.PostRecv(datagrams())) },
 		"wait a":    wait(c.a.cq),
 		"wait b":    wait(c.b.cq),
 		"wait u":    wait(c.u.cq),

@@ -43,27 +43,35 @@ func (o origins) of(index uint16) Origin {
 	return o[int(index)%len(o)]
 }
 
-// Received records the origin of receive requests that were posted.
+// Received records the origin of receive requests that were posted. It leaves out requests that the device has fetched
+// meanwhile: the program may have their completions, and use their memory again.
 func (qp *QP) Received() {
-	if w, err := qp.hca.record(qp.Record); err == nil && qp.rq.size > 0 {
-		qp.postedReceives(int(uint16(w) - qp.rq.counted))
-		qp.rq.origins.record(qp.rq.counted, uint16(w), 1<<qp.LogRQSize, qp.hca.origin())
-		for ; race.Enabled && qp.rq.counted != uint16(w); qp.rq.counted++ {
-			raw := make([]byte, 1<<qp.LogRQStride)
-			if qp.hca.load(&qp.Buffer, uint64(qp.rq.counted)<<qp.LogRQStride&(qp.rq.size-1), raw) == nil {
-				qp.hca.mayWrite(raw, qp.user())
-			}
-		}
-		qp.rq.counted = uint16(w)
+	w, err := qp.hca.record(qp.Record)
+	if err != nil || qp.rq.size == 0 {
+		return
 	}
+	qp.postedReceives(int(uint16(w) - qp.rq.counted))
+	if fetched := qp.rq.head - qp.rq.counted; int16(fetched) > 0 {
+		qp.rq.counted = qp.rq.head
+	}
+	qp.rq.origins.record(qp.rq.counted, uint16(w), 1<<qp.LogRQSize, qp.hca.origin())
+	for ; race.Enabled && qp.rq.counted != uint16(w); qp.rq.counted++ {
+		raw := make([]byte, 1<<qp.LogRQStride)
+		if qp.hca.load(&qp.Buffer, uint64(qp.rq.counted)<<qp.LogRQStride&(qp.rq.size-1), raw) == nil {
+			qp.hca.mayWrite(raw, qp.user())
+		}
+	}
+	qp.rq.counted = uint16(w)
 }
 
-// Received records the origin of receive requests that were posted. It follows
-// the list from the last request that it has seen.
+// Received is as that of a QP. It follows the list from the last request that it has seen, or that was fetched.
 func (s *SRQ) Received() {
 	w, err := s.hca.record(s.Record)
 	if err != nil {
 		return
+	}
+	if fetched := s.taken - s.counted; int16(fetched) > 0 {
+		s.counted, s.walked = s.taken, s.head
 	}
 	for ; s.counted != uint16(w); s.counted++ {
 		s.origins.record(s.walked, s.walked+1, 1<<s.LogSize, s.hca.origin())
