@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
@@ -156,7 +157,7 @@ func TestDeviceSRQLastWQE(t *testing.T) {
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 15})
 	provide(t, srq, uverbs.RecvWR{WRID: 1})
 	check(t, l.b.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
-	ctx, cancel := context.WithTimeout(l.ctx, patience/10)
+	ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
 	defer cancel()
 	e, err := l.dev.NextEvent(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
