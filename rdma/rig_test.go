@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/exampletest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/verbstest"
@@ -150,4 +151,9 @@ func mayLose(t testing.TB, err error) {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	if onKernel {
+		os.Exit(m.Run())
+	}
+	os.Exit(exampletest.OnMachine(m).Run())
+}

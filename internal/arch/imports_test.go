@@ -21,6 +21,7 @@ var layers = []struct {
 	{"internal/uapi", nil},
 	{"internal/leak", nil},
 	{"internal/leak/leaktest", []string{"internal/leak"}},
+	{"internal/exampletest", []string{"verbstest"}},
 	{"internal/noescape", nil},
 	{"internal/failtest", nil},
 	{"internal/getopt", nil},
@@ -86,9 +87,9 @@ var layers = []struct {
 
 // forTests lists the packages that only tests and other packages in this list may
 // import.
-var forTests = []string{"verbstest", "internal/fakemlx5", "internal/failtest", "internal/leak/leaktest",
-	"internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "internal/providertest", "internal/features",
-	"internal/monitor/monitortest", "internal/rtnetlink", "internal/connectx/...", "testbed/...",
+var forTests = []string{"verbstest", "internal/fakemlx5", "internal/exampletest", "internal/failtest",
+	"internal/leak/leaktest", "internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "internal/providertest",
+	"internal/features", "internal/monitor/monitortest", "internal/rtnetlink", "internal/connectx/...", "testbed/...",
 	"cmd/internal/program/programtest"}
 
 // matches reports whether pattern matches the package path pkg.

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/leak"
@@ -18,9 +17,9 @@ import (
 // exitLeaked distinguishes a leak from a failed test.
 const exitLeaked = 99
 
-// Main is a TestMain. It runs the tests with leak tracking on and exits, with
+// Main is a TestMain, whose m is a *testing.M. It runs the tests with leak tracking on and exits, with
 // code 99 if the tests pass but leak.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	leak.Enable()
 	before := descriptors()
 	code := m.Run()
