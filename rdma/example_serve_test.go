@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/rdma"
 )
 
-// A handler receives the messages itself if it needs more than ServeCalls. Serve calls it for each connection and closes
-// the connection when it returns. Serve returns when ctx has ended and all handlers have returned.
+// A handler receives the messages itself if it needs more than ServeCalls. Serve calls it for each connection, which it
+// closes when the handler returns. Serve returns when ctx has ended and all handlers have returned.
 func ExampleListener_Serve() {
 	handle := func(ctx context.Context, c *rdma.Conn) error {
 		for {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// OnMachine returns m, a *testing.M, for a TestMain: the examples run on a machine in memory with the address 192.0.2.1.
+// OnMachine returns m, a *testing.M, for a TestMain: examples run on a machine in memory with the address 192.0.2.1.
 // The goroutines of tests are not put on it: while a test has a machine, they are on that one or on none.
 func OnMachine(m interface{ Run() int }) interface{ Run() int } { return onMachine{m} }
 

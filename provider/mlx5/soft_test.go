@@ -12,13 +12,10 @@ import (
 	"github.com/goverbs/goverbs/internal/fakemlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A soft is mlx5_ib and a ConnectX in this process, with one open file.
 type soft struct {

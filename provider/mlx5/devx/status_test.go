@@ -6,11 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // TestStatusError checks that the error of a command that the device refused has its status.
 func TestStatusError(t *testing.T) {

@@ -1,0 +1,16 @@
+package devx_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/exampletest"
+	"github.com/goverbs/goverbs/internal/leak/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("GOVERBS_DEVICE") != "" {
+		leaktest.Main(m)
+	}
+	leaktest.Main(exampletest.OnMachine(m))
+}
