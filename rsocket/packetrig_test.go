@@ -173,14 +173,19 @@ func (r *packetRig) on(m *verbstest.Machine, f func()) {
 	}
 	replacing.Lock()
 	defer replacing.Unlock()
-	defer rsocket.ListenUDPWith(func(_ string, addr netip.AddrPort) (rsocket.ContactSocket, error) {
-		s, err := r.udp.socket(addr, m.Addr(), addr6(m))
+	defer replaceUDP(r.udp, m.Addr(), addr6(m))()
+	m.Run(f)
+}
+
+// replaceUDP makes the UDP sockets of PacketConns those of n, on a machine with the addresses ips.
+func replaceUDP(n *udpNetwork, ips ...netip.Addr) (restore func()) {
+	return rsocket.ListenUDPWith(func(_ string, addr netip.AddrPort) (rsocket.ContactSocket, error) {
+		s, err := n.socket(addr, ips...)
 		if err != nil {
 			return nil, err
 		}
 		return rsocket.SocketOf(s), nil
-	})()
-	m.Run(f)
+	})
 }
 
 // addr6 returns the IPv6 address of a machine in memory.

@@ -3,10 +3,12 @@ package rsocket_test
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/exampletest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
@@ -135,4 +137,10 @@ func (p *pair) dial(t testing.TB, client, server rsocket.Config) {
 	})
 }
 
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	if onKernel {
+		os.Exit(m.Run())
+	}
+	replaceUDP(&udpNetwork{sockets: map[netip.AddrPort]*udpSocket{}}, netip.MustParseAddr("192.0.2.1")) // for examples
+	os.Exit(exampletest.OnMachine(m).Run())
+}
