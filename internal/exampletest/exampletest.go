@@ -3,6 +3,7 @@
 package exampletest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -45,6 +46,7 @@ func Test(f func(t testing.TB)) {
 // A test has the methods of a testing.T that package verbstest calls. Others panic.
 type test struct {
 	testing.TB
+	ctx      context.Context
 	mu       sync.Mutex
 	log      strings.Builder
 	failed   bool
@@ -53,8 +55,10 @@ type test struct {
 
 // run calls f, then its cleanups, each in a goroutine that FailNow may end.
 func run(f func(t testing.TB)) *test {
-	t := &test{}
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &test{ctx: ctx}
 	t.call(func() { f(t) })
+	cancel()
 	for len(t.cleanups) > 0 {
 		last := len(t.cleanups) - 1
 		f := t.cleanups[last]
@@ -73,9 +77,10 @@ func (t *test) call(f func()) {
 	<-done
 }
 
-func (t *test) Helper()          {}
-func (t *test) Name() string     { return "Example" }
-func (t *test) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+func (t *test) Helper()                  {}
+func (t *test) Name() string             { return "Example" }
+func (t *test) Context() context.Context { return t.ctx }
+func (t *test) Cleanup(f func())         { t.cleanups = append(t.cleanups, f) }
 
 func (t *test) Failed() bool {
 	t.mu.Lock()

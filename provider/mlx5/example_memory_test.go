@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Memory of the adapter is registered like other memory. Peers reach it without the bus of the host. Its addresses begin
-// at 0.
+// Memory of the adapter is registered like other memory. Peers reach it without the bus of the host. Its addresses
+// begin at 0.
 func Example_deviceMemory() {
 	dev, err := uverbs.Open("")
 	if err != nil {
