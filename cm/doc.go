@@ -1,5 +1,19 @@
 // Package cm connects queue pairs by IP address: librdmacm for Go. It uses the
-// kernel's connection manager through /dev/infiniband/rdma_cm.
+// kernel's connection manager through /dev/infiniband/rdma_cm. Package rdma has
+// messages and one-sided access that are simpler to use.
+//
+// A client sends a message to a server, which has posted a receive in Options.Setup:
+//
+//	c, err := cm.Dial(ctx, "192.0.2.1:7471", nil)
+//	...
+//	mr, err := c.AllocMsgs(4096)
+//	...
+//	n := copy(mr.Bytes(), "hello")
+//	err = c.PostSend(1, uverbs.Signaled, mr.SGE(0, n))
+//	...
+//	wc, err := c.SendComp(ctx) // mr may be changed again
+//	...
+//	err = errors.Join(c.Shutdown(ctx), c.Close(), mr.Close())
 //
 // # Connections
 //

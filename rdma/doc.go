@@ -1,27 +1,27 @@
 // Package rdma sends messages and accesses the memory of peers by RDMA. It is the package to begin with: it owns the
 // memory, the queues and the flow control that programs on the packages cm and uverbs write themselves.
 //
+//	import (
+//		_ "github.com/goverbs/goverbs/provider/all"
+//		"github.com/goverbs/goverbs/rdma"
+//	)
+//
+// A service replies to requests until ctx ends:
+//
 //	l, err := rdma.Listen(":7471", nil)
 //	...
-//	c, err := l.Accept(ctx)
+//	err = l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
+//		return c.ServeCalls(ctx, bytes.ToUpper)
+//	})
+//
+// Its client connects to the address of the service's RDMA device:
+//
+//	c, err := rdma.Dial(ctx, "192.0.2.1:7471", nil)
 //	...
-//	for {
-//		m, err := c.Recv(ctx)
-//		if err != nil {
-//			return err // io.EOF when everything was received and the peer has closed the connection
-//		}
-//		err = m.Reply(ctx, handle(m.Bytes()))
-//		m.Release()
-//		...
-//	}
-//
-// and on the other side:
-//
-//	c, err := rdma.Dial(ctx, "10.0.0.1:7471", nil)
+//	reply, err := c.Call(ctx, []byte("hello"))
 //	...
-//	reply, err := c.Call(ctx, request)
-//
-// A program also imports a provider, such as github.com/goverbs/goverbs/provider/all.
+//	fmt.Printf("%s\n", reply.Copy())
+//	err = c.Close()
 //
 // # Messages
 //

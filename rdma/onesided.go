@@ -32,7 +32,9 @@ func (c *Conn) ReadBuffer(ctx context.Context, b Buffer, from Token, off int) er
 	return c.onesided("read from", c.readBuffer(ctx, b, from, off))
 }
 
-// Write writes p to off of the peer's memory. p may be used again when Write has returned.
+// Write writes p to off of the peer's memory. When it has returned, the peer's device has the data, and p may be used
+// again. The peer's program is not notified: it sees the data for certain when a later message has arrived, for example
+// that of [Conn.WriteImm].
 func (c *Conn) Write(ctx context.Context, p []byte, to Token, off int) error {
 	return c.onesided("write to", c.writeCopy(ctx, p, to, off))
 }

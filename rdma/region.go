@@ -114,7 +114,7 @@ type sharedMR struct {
 	users int
 }
 
-// NewRegion returns a region of n bytes, which are 0. n must be positive.
+// NewRegion returns a region of n bytes, which are 0. n must be positive, and a multiple of 8 for CanAtomic.
 func NewRegion(n int) *Region { return RegionOf(make([]byte, n)) }
 
 // RegionOf returns a region of the bytes of b. While it is shared, b must not be in memory that the program

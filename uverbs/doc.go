@@ -1,11 +1,33 @@
-// Package uverbs implements RDMA verbs without libibverbs. It opens /dev/infiniband/uverbs*,
-// issues the kernel's commands itself, and posts to and polls the device's queues through the
-// providers that a program links.
+// Package uverbs is for programs that use RDMA devices themselves: it implements the verbs, without
+// libibverbs. It opens /dev/infiniband/uverbs*, issues the kernel's commands itself, and posts to and
+// polls the device's queues through the providers that a program links. Package rdma has messages and
+// connections that are simpler to use.
 //
 //	import (
 //		_ "github.com/goverbs/goverbs/provider/all"
 //		"github.com/goverbs/goverbs/uverbs"
 //	)
+//
+//	dev, err := uverbs.Open("") // the first device with an active port
+//	...
+//	defer dev.Close() // closes what was created on it
+//	pd, err := dev.AllocPD()
+//	...
+//	mr, err := pd.RegMR([]byte("hello"), 0)
+//	...
+//	cq, err := dev.CreateCQ(uverbs.CQConfig{Entries: 2})
+//	...
+//	qp, err := pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+//	...
+//	err = qp.Handshake(ctx, conn) // conn is a TCP connection to the peer, which has posted a receive
+//	...
+//	_, err = qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled,
+//		SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}})
+//	...
+//	var wc [1]uverbs.WC
+//	_, err = cq.PollWait(ctx, wc[:])
+//	...
+//	err = wc[0].Err()
 //
 // Names and values follow the man pages: ibv_post_send(3) is [QP.PostSend]. errors.Is finds an
 // errno of the kernel.

@@ -1,5 +1,5 @@
 // Package verbstest provides machines with RDMA devices in memory, for tests of programs that use
-// packages uverbs and cm. They need no device, no privilege and no kernel module.
+// packages rdma, rsocket, cm and uverbs. They need no device, no privilege and no kernel module.
 //
 //	func TestRequest(t *testing.T) {
 //		net := verbstest.NewNetwork(t)
@@ -32,9 +32,9 @@
 // rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
 // [InfiniBand] on a subnet, are in memory. The adapter has 256 KiB of device memory
 // (uverbs.Context.AllocDM), which all programs of the machine share, and dynamically connected
-// transport (uverbs.DCI, uverbs.DCT). The test fails if the program
-// breaks a [Rule], with the line that posted the request, and if RDMA objects or goroutines of the
-// program remain when it ends.
+// transport (uverbs.DCI, uverbs.DCT). UDP sockets are not in memory, so that rsocket.PacketConn, which
+// uses one, does not work. The test fails if the program breaks a [Rule], with the line that posted the
+// request, and if RDMA objects or goroutines of the program remain when it ends.
 //
 // # Which machine a goroutine runs on
 //
@@ -54,7 +54,8 @@
 // [Machine.SetCommandTime] commands of the kernel, [Machine.SetLimits] commands that need too much,
 // [Machine.FailCompletion] a request, [Machine.SetMTU] the MTU of a port, [Machine.SetPort] the cable,
 // and [Machine.RemoveDevice] the device. [Network.AddHandshakeFault] changes the messages that establish
-// connections, [Network.Partition] separates machines, and [Machine.Kill] powers one off.
+// connections, [Network.Partition] separates machines, and [Machine.Kill] powers one off. Programs notice
+// these as late as with real devices: after seconds, unless [Network.SetTimeouts] sets shorter timeouts.
 //
 // # Order of events
 //

@@ -1,5 +1,11 @@
 // Package devx sends commands of the firmware to a ConnectX or BlueField: mlx5dv_devx_* of libmlx5. A
-// program creates objects that the verbs do not have, or configures them as the verbs do not allow.
+// program creates objects that the verbs do not have, or configures them as the verbs do not allow. This one
+// queries the capabilities of a device:
+//
+//	in, out := make([]byte, 16), make([]byte, 16+4096)
+//	binary.BigEndian.PutUint16(in, 0x100) // QUERY_HCA_CAP
+//	binary.BigEndian.PutUint16(in[6:], 1) // the general ones, current values
+//	err := devx.Command(dev, in, out)     // dev is an open uverbs.Context
 //
 // A command and its reply are bytes in the format of the device's programmer's reference manual (PRM):
 // big-endian, with the opcode in the first two bytes. The kernel sets the user (uid) of each command, and
