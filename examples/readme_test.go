@@ -26,6 +26,23 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+// TestReadmeNamesExamples checks that the README links to each example.
+func TestReadmeNamesExamples(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.Contains(string(readme), "](examples/"+e.Name()+")") {
+			t.Errorf("README.md has no link to examples/%s", e.Name())
+		}
+	}
+}
+
 // TestGuide checks that each listing of docs/guide.md is in examples/guide, whose tests run it.
 func TestGuide(t *testing.T) {
 	page, err := os.ReadFile("../docs/guide.md")

@@ -3,6 +3,15 @@
 //
 //	import _ "github.com/goverbs/goverbs/provider/mlx5"
 //
+// Programs then use package uverbs. The functions here are for what only these adapters have, such as a choice of the
+// port:
+//
+//	attr, err := mlx5.QueryDevice(dev) // dev is an open uverbs.Context
+//	...
+//	if attr.LAGPorts > 0 {
+//		err = mlx5.ModifyLAGPort(qp, 1+i%attr.LAGPorts) // the i-th QP
+//	}
+//
 // # Queues
 //
 // Queues are in the process's memory, which the kernel pins and the device reads and writes. A
@@ -11,16 +20,6 @@
 // segments. A shared receive queue is a linked list whose slots are returned to the device in
 // ascending runs. A doorbell record, 8 bytes of memory for each queue pair, holds the number of
 // requests posted. All fields are big-endian.
-//
-// The send path has these files:
-//
-//	send_queue.go        the state of a send queue, and the doorbell
-//	send_post.go         PostSend, whose loop encodes requests with one SGE
-//	send_fast_unsafe.go  such requests in a batch, and requests with inline data
-//	send_request.go      all other requests, encoded step by step
-//	send_segments.go     the segments of a WQE
-//	send_batch.go        the state of a batch
-//	dci_fast_unsafe.go   on a DCI, what send_post.go and send_fast_unsafe.go are on other QPs
 //
 // # Doorbell
 //
