@@ -36,7 +36,7 @@ type wq struct {
 	spans []span
 }
 
-// transportDomain is that of all raw packet QPs.
+// transportDomain is that of all raw packet QPs. They receive each other's frames, as those of several contexts do.
 const transportDomain = 1
 
 // rawPackets returns the objects for raw packets. The first call makes the device receive the
@@ -95,7 +95,8 @@ func (k *Kernel) createRawReceive(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp
 		return err
 	}
 	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.rq.Number)
-	q.tir, err = k.adapter.HCA.CreateTIR(engine.TIRAttr{RQ: q.rq.Number, TransportDomain: transportDomain})
+	q.tir, err = k.adapter.HCA.CreateTIR(engine.TIRAttr{RQ: q.rq.Number, TransportDomain: transportDomain,
+		OwnUnicast: true, OwnMulticast: true})
 	return err
 }
 
@@ -126,7 +127,7 @@ const rssFields = uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4 | uverbs.RSSSrcIPv6 | uv
 // rssTIR returns the attributes of the receive side of a QP with RSS.
 func rssTIR(u *uapi.Mlx5IbCreateQpRss, table uint32) engine.TIRAttr {
 	a := engine.TIRAttr{Indirect: true, RQT: table, Hash: engine.HashToeplitz, Key: [40]byte(u.RxHashKey[:40]),
-		TransportDomain: transportDomain}
+		TransportDomain: transportDomain, OwnUnicast: true, OwnMulticast: true}
 	f := uverbs.RSSFields(u.RxHashFieldsMask)
 	a.IPv6 = f&(uverbs.RSSSrcIPv6|uverbs.RSSDstIPv6) != 0
 	a.UDP = f&(uverbs.RSSSrcPortUDP|uverbs.RSSDstPortUDP) != 0

@@ -72,9 +72,9 @@ func TestEthernetQueues(t *testing.T) {
 	o.run(0x901, 0, func(in []byte) {
 		prm.ModifyTIRInTIRN.Set(in, tir)
 		prm.ModifyTIRInBitmaskSelfLBEn.Set(in, 1)
-		prm.TIRCSelfLBBlock.Set(prm.ModifyTIRInTIRC.Bytes(in), blockUnicast)
+		prm.TIRCSelfLBBlock.Set(prm.ModifyTIRInTIRC.Bytes(in), ownUnicast)
 	})
-	if x, err := o.device.hca.TIR(uint32(tir)); err != nil || !x.BlockUnicast || x.BlockMulticast ||
+	if x, err := o.device.hca.TIR(uint32(tir)); err != nil || !x.OwnUnicast || x.OwnMulticast ||
 		x.Hash != engine.HashToeplitz {
 		t.Errorf("TIR %+v, %v", x, err)
 	}

@@ -10,8 +10,8 @@ const (
 	dispDirect   = 0
 	dispIndirect = 1
 
-	blockUnicast   = 1 << 0 // self_lb_block
-	blockMulticast = 1 << 1
+	ownUnicast   = 1 << 0 // self_lb_block
+	ownMulticast = 1 << 1
 )
 
 func (d *Device) createTIS(in, out []byte) error {
@@ -81,8 +81,8 @@ func decodeTIR(c []byte) (engine.TIRAttr, error) {
 		UDP:             prm.TIRCRXHashFieldSelectorOuterL4ProtType.Is(c),
 		Fields:          engine.HashFields(hash),
 		TransportDomain: get32(prm.TIRCTransportDomain, c),
-		BlockUnicast:    prm.TIRCSelfLBBlock.Get(c)&blockUnicast != 0,
-		BlockMulticast:  prm.TIRCSelfLBBlock.Get(c)&blockMulticast != 0,
+		OwnUnicast:      prm.TIRCSelfLBBlock.Get(c)&ownUnicast != 0,
+		OwnMulticast:    prm.TIRCSelfLBBlock.Get(c)&ownMulticast != 0,
 	}
 	copy(a.Key[:], prm.TIRCRXHashToeplitzKey.Rest(c))
 	if prm.TIRCDispType.Get(c) > dispIndirect || prm.TIRCPacketMergeMask.Is(c) || prm.TIRCTlsEn.Is(c) {
@@ -123,7 +123,7 @@ func (d *Device) modifyTIR(in, out []byte) error {
 		a.Hash, a.Key, a.Symmetric, a.IPv6, a.UDP, a.Fields = b.Hash, b.Key, b.Symmetric, b.IPv6, b.UDP, b.Fields
 	}
 	if prm.ModifyTIRInBitmaskSelfLBEn.Is(in) {
-		a.BlockUnicast, a.BlockMulticast = b.BlockUnicast, b.BlockMulticast
+		a.OwnUnicast, a.OwnMulticast = b.OwnUnicast, b.OwnMulticast
 	}
 	return d.hca.ModifyTIR(number, a)
 }

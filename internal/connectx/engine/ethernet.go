@@ -301,8 +301,9 @@ type TIRAttr struct {
 	IPv6, UDP       bool     // protocols that are hashed, instead of IPv4 and TCP
 	Fields          HashFields
 	TransportDomain uint32
-	// Frames of SQs of the same transport domain are not received.
-	BlockUnicast, BlockMulticast bool
+	// Frames of SQs of the same transport domain are received only if this is set. (The drivers call the bits
+	// "block", and set them to receive such frames.)
+	OwnUnicast, OwnMulticast bool
 }
 
 // A TIR is a transport interface for receiving: a destination of flows.

@@ -11,15 +11,19 @@ import (
 )
 
 // TestLocalLoopback checks that the port receives its own frames if enabled,
-// except for transport domains that block them.
+// except for those of a TIR's transport domain unless it accepts them.
 func TestLocalLoopback(t *testing.T) {
-	for _, x := range []struct{ on, block, want bool }{{false, false, false}, {true, false, true}, {true, true, false}} {
+	for _, x := range []struct {
+		on, own bool
+		domain  uint32 // of the TIR; that of the SQ is 5
+		want    bool
+	}{{false, true, 5, false}, {true, false, 5, false}, {true, true, 5, true}, {true, false, 6, true}} {
 		run(t, 1, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 			h := w.hosts[0]
 			mac := h.MAC()
 			var n *nic
 			w.do(func() {
-				n = h.newNIC(1, engine.TIRAttr{TransportDomain: 5, BlockUnicast: x.block})
+				n = h.newNIC(1, engine.TIRAttr{TransportDomain: x.domain, OwnUnicast: x.own})
 				n.m = h.register(2000, allRights)
 				n.rqs[0].recv(n.m, 0, 1000)
 				h.toTIR(mac[:], n.tir.Number)
@@ -28,7 +32,7 @@ func TestLocalLoopback(t *testing.T) {
 			})
 			n.scq.expect("sent", sent)
 			if got := n.rqs[0].rcq.poll(); len(got) == 1 != x.want {
-				w.t.Errorf("loopback %t, blocked %t: %d frames", x.on, x.block, len(got))
+				w.t.Errorf("%+v: %d frames", x, len(got))
 			}
 			w.do(func() {
 				w.must(h.SetFlowTableRoot(engine.NICReceive, 0))

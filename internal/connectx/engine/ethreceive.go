@@ -22,8 +22,8 @@ const (
 // receive passes a frame to a TIR. own is the transport domain of the sender if
 // the frame is from this port.
 func (t *TIR) receive(h *HCA, p *parsed, tag uint32, own *uint32) {
-	if own != nil && *own == t.TransportDomain &&
-		(p.frame[0]&1 == 0 && t.BlockUnicast || p.frame[0]&1 == 1 && t.BlockMulticast) {
+	accepts := [2]bool{t.OwnUnicast, t.OwnMulticast}
+	if own != nil && *own == t.TransportDomain && !accepts[p.frame[0]&1] {
 		return
 	}
 	number, hash, kind := t.RQ, uint32(0), uint8(0)
