@@ -104,9 +104,10 @@ type Options struct {
 	// receives there. An error ends the attempt. A listener calls Prepare and Setup
 	// from several goroutines at once.
 	//
-	// If the error of a listener's Prepare or Setup matches [ErrServerBusy] or
-	// [ErrServerLimit], so does the client's. The client receives the first 100 bytes of
-	// what the error's text adds to them: name the limit there, and no secrets.
+	// If the error of a listener's Prepare or Setup matches [ErrServerBusy],
+	// [ErrServerLimit], [ErrVersion], [ErrUnauthenticated] or [ErrProtocol], so does the
+	// client's. The client receives the first 100 bytes of what the error's text adds to
+	// them: name the limit there, and no secrets.
 	//
 	// If the attempt fails, in Setup or later, the MRs that Prepare and Setup have
 	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as

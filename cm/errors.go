@@ -56,6 +56,16 @@ var (
 	// client also matches ErrRejected.
 	ErrServerLimit = newSentinel("cm: the server's limit on connections or memory is reached, in total or for this"+
 		" address", unix.ECONNREFUSED)
+	// ErrVersion means that the two programs speak no common version of their protocol.
+	// The text has the versions of both. The error of a client whose server has refused
+	// it also matches ErrRejected.
+	ErrVersion = newSentinel("cm: the peer speaks other versions of the protocol", unix.EPROTONOSUPPORT)
+	// ErrUnauthenticated means that the server serves only clients that prove who they
+	// are. The error of the client also matches ErrRejected.
+	ErrUnauthenticated = newSentinel("cm: the server does not know who the client is", unix.EACCES)
+	// ErrProtocol means that the peer's program speaks another protocol. The error of a
+	// client whose server has refused it also matches ErrRejected.
+	ErrProtocol = newSentinel("cm: the peer does not follow the protocol", unix.EPROTO)
 	// ErrUnreachable means that there is no route to the peer, or that it does not
 	// reply.
 	ErrUnreachable = newSentinel("cm: peer unreachable", unix.EHOSTUNREACH)

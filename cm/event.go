@@ -100,8 +100,8 @@ var eventOps = map[EventType]string{
 // [ErrUnreachable], [ErrTimeout], [ErrDisconnected], [uverbs.ErrNoDevice] or
 // [uverbs.ErrDeviceGone]. It may also be an error of the library's own steps. An
 // established connection that the peer rejects has ended: the error is
-// [ErrDisconnected]. A rejection also matches [ErrServerBusy] or [ErrServerLimit] if the
-// server has sent that reason.
+// [ErrDisconnected]. A rejection also matches the reason that the server has sent:
+// [ErrServerBusy], [ErrServerLimit], [ErrVersion], [ErrUnauthenticated] or [ErrProtocol].
 func (e *Event) Err() error {
 	op := eventOps[e.Type]
 	switch {

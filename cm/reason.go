@@ -30,6 +30,9 @@ const (
 var refusals = [...]error{
 	1: ErrServerBusy,
 	2: ErrServerLimit,
+	3: ErrVersion,
+	4: ErrUnauthenticated,
+	5: ErrProtocol,
 }
 
 // connLimitError is the error of a client that exceeds MaxConns or MaxConnsPerPeer.

@@ -20,6 +20,9 @@ func TestRefusalBytes(t *testing.T) {
 	}{
 		{ErrServerBusy, "gvRJ\x01\x01\x00\x00"},
 		{ErrServerLimit, "gvRJ\x01\x02\x00\x00"},
+		{ErrVersion, "gvRJ\x01\x03\x00\x00"},
+		{ErrUnauthenticated, "gvRJ\x01\x04\x00\x00"},
+		{ErrProtocol, "gvRJ\x01\x05\x00\x00"},
 		{fmt.Errorf("%w: 3 of 3 connections", ErrServerLimit), "gvRJ\x01\x02\x12\x003 of 3 connections"},
 		{withStep("set up", fmt.Errorf("%w: 7", ErrServerBusy)), "gvRJ\x01\x01\x01\x007"},
 		{&Error{Op: "set up", Kind: ErrServerBusy, Detail: "ü\n"}, "gvRJ\x01\x01\x0b\x00set up: ???"},
@@ -50,7 +53,7 @@ func TestRefusalOfOthers(t *testing.T) {
 		{"gvRX\x01\x01\x00\x00", nil, ""},
 		{"gvRJ\x00\x01\x00\x00", nil, ""},
 		{"gvRJ\x01\x00\x00\x00", nil, ""},
-		{"gvRJ\x01\x03\x00\x00", nil, ""},
+		{"gvRJ\x01\x06\x00\x00", nil, ""},
 		{"gvRJ\x01\xff\x02\x00no", nil, ""},
 		{"gvRJ\x01\x01\x00\x00", ErrServerBusy, ""},
 		{"gvRJ\x02\x02\x01\x00abc", ErrServerLimit, "a"}, // b and c are what a later version adds
@@ -86,7 +89,8 @@ func FuzzRefusal(f *testing.F) {
 // returns, and has its numbers.
 func TestRefusedWithReason(t *testing.T) {
 	newRig(t)
-	for name, reason := range map[string]error{"busy": ErrServerBusy, "limit": ErrServerLimit} {
+	for name, reason := range map[string]error{"busy": ErrServerBusy, "limit": ErrServerLimit, "version": ErrVersion,
+		"no proof": ErrUnauthenticated, "protocol": ErrProtocol} {
 		fails := fmt.Errorf("the program refuses: %w: 64 of 64 MiB", reason)
 		for step, o := range map[string]*Options{
 			"Setup":   {Setup: func(*Conn) error { return fails }},

@@ -84,9 +84,9 @@ func NewClient[S any](addr string, o ClientOptions[S]) *Client[S] {
 // ctx ends. Do calls f once: if the connection ends in f, it is unknown what the server has done.
 // Do returns what f returns, net.ErrClosed after Close, and context.Cause(ctx) with the last error of an attempt if
 // ctx ends before there is a connection. It also returns [ErrUndelivered] if it closes a connection that has ended with
-// messages which f has sent, also in an earlier call: use Call for what has to arrive. An attempt that cannot succeed
-// later also ends Do, for example because there is no device, or because the server uses another version of the
-// protocol ([ErrProtocol]).
+// messages which f has sent, also in an earlier call: use Call for what has to arrive. Do does not try again after an
+// error that another attempt would also return, and says so: there is no device, the server speaks other versions of
+// the protocol ([ErrVersion]), another protocol ([ErrProtocol]), or does not know the client ([ErrUnauthenticated]).
 func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	_, err := cl.do(ctx, f)
 	return err
@@ -148,7 +148,11 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 			return nil, err
 		}
 		c, v, err := cl.connect(ctx)
-		if err != nil && !mayPass(err) {
+		switch {
+		case err == nil || mayPass(err):
+		case isFinal(err):
+			return nil, fmt.Errorf("%w: the client does not try again, as the server would refuse it again", err)
+		default:
 			return nil, err
 		}
 		cl.attempted(&s.backoff, err, ctx.Err() != nil)
@@ -212,9 +216,14 @@ func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
 	return c, s, nil
 }
 
+// isFinal reports whether the two programs do not fit together, whatever happens later.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrProtocol) || errors.Is(err, ErrVersion) || errors.Is(err, ErrUnauthenticated)
+}
+
 // mayPass reports whether another attempt may succeed after err.
 func mayPass(err error) bool {
-	if errors.Is(err, ErrProtocol) {
+	if isFinal(err) {
 		return false
 	}
 	for _, e := range []error{cm.ErrRejected, cm.ErrUnreachable, cm.ErrTimeout, ErrDisconnected, context.DeadlineExceeded,

@@ -60,10 +60,11 @@ type Conn struct {
 // Dial connects to a listener of this package at addr, host:port. If ctx has no deadline and
 // Options.Timeout is 0, it gives up after 30 seconds.
 //
-// Dial returns [ErrProtocol] if the peer accepts the connection and does not use this package, or if it uses this
-// package with another version of the protocol. A program that does not use this package and rejects the connection
-// cannot be distinguished from one that is busy or ends: the error is [cm.ErrRejected]. The other errors are those of
-// [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
+// Dial returns [ErrProtocol] if the peer accepts the connection and does not use this package, and [ErrVersion] if the
+// two sides speak no common version of the protocol. A listener of this package sends the reason if it refuses a
+// client: [ErrServerBusy], [ErrServerLimit], [ErrVersion] or [ErrUnauthenticated]. A program that does not use this
+// package and rejects the connection cannot be distinguished from one that ends: the error is [cm.ErrRejected]. The
+// other errors are those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	full, err := o.complete(maxDialData)
 	if err != nil {
@@ -78,27 +79,15 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	co.Setup = func(*cm.Conn) error { return c.setUp() }
 	m, err := cm.Dial(ctx, addr, &co)
 	if err != nil {
-		return nil, &Error{Op: "dial " + addr, Err: rejected(err)}
+		return nil, &Error{Op: "dial " + addr, Err: err}
 	}
-	if c.remote, err = parseHello(m.PrivateData()); err != nil {
+	if c.remote, err = parseHello(m.PrivateData(), server); err != nil {
 		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}
 	}
 	if err := c.start(); err != nil {
 		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}
 	}
 	return c, nil
-}
-
-// rejected adds ErrProtocol to the error of Dial if the peer's rejection says that it uses another version.
-func rejected(err error) error {
-	var e *cm.Error
-	if !errors.As(err, &e) || len(e.PrivateData) < helloLen || string(e.PrivateData[:len(helloMagic)]) != helloMagic {
-		return err
-	}
-	if _, version := parseHello(e.PrivateData); version != nil {
-		return fmt.Errorf("%w: %w", version, err)
-	}
-	return err
 }
 
 func newConn(m *cm.Conn, o *Options) *Conn {

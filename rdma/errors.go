@@ -25,9 +25,15 @@ var (
 	// ErrServerLimit means that a limit of the listener is reached, in total or for the address of the client. It is
 	// cm.ErrServerLimit, and the error also matches cm.ErrRejected.
 	ErrServerLimit = cm.ErrServerLimit
-	// ErrProtocol means that the peer does not use this package, or uses it with another version, or
-	// that it has sent something that this package never sends.
-	ErrProtocol = errors.New("rdma: the peer does not follow the protocol")
+	// ErrProtocol means that the peer does not use this package, or that it has sent something that this package never
+	// sends. It is cm.ErrProtocol. The error of a client that a listener has refused also matches cm.ErrRejected.
+	ErrProtocol = cm.ErrProtocol
+	// ErrVersion means that the two sides speak no common version of the protocol: the error has the versions of both. It
+	// is cm.ErrVersion. The error of a client that a listener has refused also matches cm.ErrRejected.
+	ErrVersion = cm.ErrVersion
+	// ErrUnauthenticated means that the listener serves only clients that prove who they are. It is
+	// cm.ErrUnauthenticated, and the error also matches cm.ErrRejected. Listeners of this version serve all.
+	ErrUnauthenticated = cm.ErrUnauthenticated
 	// ErrTooLong means that a message is longer than [Options].MaxMessage of the peer, that
 	// private data does not fit, that a datagram is longer than the MTU, or that a buffer or a [Share] would be longer
 	// than possible.

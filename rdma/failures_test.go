@@ -220,7 +220,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		"MaxMessage below":  {rdma.Options{MaxMessage: 4095}, uverbs.ErrInvalid},
 		"MaxMessage above":  {rdma.Options{MaxMessage: 1<<30 + 1}, uverbs.ErrInvalid},
 		"Offers above":      {rdma.Options{Offers: 33}, uverbs.ErrInvalid},
-		"PrivateData above": {rdma.Options{PrivateData: make([]byte, 175)}, rdma.ErrTooLong},
+		"PrivateData above": {rdma.Options{PrivateData: make([]byte, 141)}, rdma.ErrTooLong},
 	} {
 		p.onClient(func() {
 			_, err := rdma.Dial(ctx, "192.0.2.2:7471", &c.o)
@@ -234,15 +234,15 @@ func TestOptionsOutOfRange(t *testing.T) {
 		})
 	}
 	p.onClient(func() {
-		_, err := rdma.Dial(ctx, "192.0.2.2:7471", &rdma.Options{PrivateData: make([]byte, 35)})
+		_, err := rdma.Dial(ctx, "192.0.2.2:7471", &rdma.Options{PrivateData: make([]byte, 25)})
 		isError(t, err, rdma.ErrTooLong)
 	})
 }
 
 // TestLargestOptions connects with the largest and the smallest options, and checks the private data.
 func TestLargestOptions(t *testing.T) {
-	large := &rdma.Options{Depth: 2048, EagerSize: 4096, MaxMessage: 1 << 30, Offers: 32, PrivateData: pattern(34, 1)}
-	small := &rdma.Options{Depth: 1, EagerSize: 256, MaxMessage: 20000, Offers: 1, PrivateData: pattern(174, 2)}
+	large := &rdma.Options{Depth: 2048, EagerSize: 4096, MaxMessage: 1 << 30, Offers: 32, PrivateData: pattern(24, 1)}
+	small := &rdma.Options{Depth: 1, EagerSize: 256, MaxMessage: 20000, Offers: 1, PrivateData: pattern(140, 2)}
 	p := connect(t, large, small)
 	if !bytes.Equal(p.client.PrivateData(), small.PrivateData) || !bytes.Equal(p.server.PrivateData(), large.PrivateData) {
 		t.Error("other private data")

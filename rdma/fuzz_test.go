@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"reflect"
 	"testing"
 	"time"
 
@@ -18,10 +19,12 @@ func FuzzHello(f *testing.F) {
 	}
 	honest := honestHello()
 	f.Add(honest.bytes())
+	later := laterHello()
+	f.Add(later.bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseHello(b)
+		h, err := parseHello(b, client)
 		if err != nil {
-			if !errors.Is(err, ErrProtocol) {
+			if !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrVersion) {
 				t.Error(err)
 			}
 			return
@@ -30,7 +33,7 @@ func FuzzHello(f *testing.F) {
 			h.maxMessage < h.eager || h.maxMessage > maxMessage {
 			t.Errorf("%+v", h)
 		}
-		if again, err := parseHello(h.bytes()); err != nil || again.depth != h.depth || string(again.data) != string(h.data) {
+		if again, err := parseHello(h.bytes(), client); err != nil || !reflect.DeepEqual(again, h) {
 			t.Errorf("%+v and %+v, %v", h, again, err)
 		}
 	})

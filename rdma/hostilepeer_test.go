@@ -44,7 +44,8 @@ func bounded(t testing.TB) context.Context {
 
 // honestHello is what a peer with default options says.
 func honestHello() hello {
-	return hello{depth: defaultDepth, eager: defaultEager, offers: defaultOffers, maxMessage: defaultMaxMessage}
+	return hello{versions: spoken, features: allFeatures, depth: defaultDepth, eager: defaultEager, offers: defaultOffers,
+		maxMessage: defaultMaxMessage}
 }
 
 // options returns how the hostile peer connects. h gets its memory and posts its receives.

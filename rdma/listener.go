@@ -55,12 +55,8 @@ func (r *refusal) Unwrap() []error { return []error{errRefused, r.err} }
 
 // prepare creates the Conn of a request.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
-	h, err := parseHello(m.PrivateData())
+	h, err := parseHello(m.PrivateData(), client)
 	if err != nil {
-		h := hello{depth: l.options.Depth, eager: l.options.EagerSize, maxMessage: l.options.MaxMessage}
-		// If the peer uses this package, it learns from the hello which version this side uses. An error means that it
-		// has withdrawn its request.
-		_ = m.ID().ID.Reject(h.bytes())
 		return l.refuse(m, err)
 	}
 	c := newConn(m, l.options)

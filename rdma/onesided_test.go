@@ -244,13 +244,22 @@ func TestToken(t *testing.T) {
 	for _, change := range []func(b []byte) []byte{
 		func(b []byte) []byte { return b[:23] },
 		func(b []byte) []byte { return append(b, 0) },
-		func(b []byte) []byte { b[20] = 8; return b },
-		func(b []byte) []byte { b[23] = 1; return b },
+		func(b []byte) []byte { b[21] = 0; return b },
 		func(b []byte) []byte { b[15] = 0xff; return b },
 	} {
 		isError(t, got.UnmarshalBinary(change(bytes.Clone(b))), rdma.ErrProtocol)
 		if got != want {
 			t.Error("the token was changed")
 		}
+	}
+	later := bytes.Clone(b)
+	later[21]++
+	isError(t, got.UnmarshalBinary(later), rdma.ErrVersion)
+	later = bytes.Clone(b) // of this version, with what a later one adds
+	later[20], later[22], later[23] = later[20]|8, 1, 1
+	got = rdma.Token{}
+	check(t, got.UnmarshalBinary(later))
+	if got != want {
+		t.Errorf("%+v", got)
 	}
 }

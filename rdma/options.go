@@ -28,7 +28,7 @@ type Options struct {
 	// replies, if the peer does not set less: 4 by default, at most 32, negative for none.
 	Offers int
 
-	// PrivateData is sent to the peer with the handshake: at most 34 bytes by Dial and 174 by a
+	// PrivateData is sent to the peer with the handshake: at most 24 bytes by Dial and 140 by a
 	// listener.
 	PrivateData []byte
 
@@ -138,7 +138,8 @@ func orDefault[T int | time.Duration](n, d T) T {
 }
 
 func (o *Options) hello() hello {
-	return hello{depth: o.Depth, eager: o.EagerSize, offers: o.Offers, maxMessage: o.MaxMessage, data: o.PrivateData}
+	return hello{versions: spoken, features: allFeatures, depth: o.Depth, eager: o.EagerSize, offers: o.Offers,
+		maxMessage: o.MaxMessage, data: o.PrivateData}
 }
 
 // cm returns the options for package cm.

@@ -62,26 +62,35 @@ type Token struct {
 // TokenLen is the length of an encoded Token.
 const TokenLen = 24
 
+// An encoded token has Addr and Len in 8 bytes each, Key in 4, Rights in 1, the version of this format in 1, and 2
+// bytes that are 0, which are for later versions. Numbers are little-endian.
+const tokenVersion = 1
+
 // AppendBinary appends the encoded token, which has TokenLen bytes. It never fails.
 func (t Token) AppendBinary(b []byte) ([]byte, error) {
 	le := binary.LittleEndian
 	b = le.AppendUint64(le.AppendUint64(b, t.Addr), t.Len)
-	return append(le.AppendUint32(b, t.Key), byte(t.Rights), 0, 0, 0), nil
+	return append(le.AppendUint32(b, t.Key), byte(t.Rights), tokenVersion, 0, 0), nil
 }
 
 // MarshalBinary returns the encoded token. It never fails.
 func (t Token) MarshalBinary() ([]byte, error) { return t.AppendBinary(nil) }
 
-// UnmarshalBinary decodes a token. It returns [ErrProtocol] if b is not an encoded token. It cannot know
-// whether the peer has shared such memory.
+// UnmarshalBinary decodes a token. It returns [ErrProtocol] if b is not an encoded token, and [ErrVersion] if it has a
+// later format. It cannot know whether the peer has shared such memory. It leaves out rights that this version does not
+// know.
 func (t *Token) UnmarshalBinary(b []byte) error {
 	if len(b) != TokenLen {
-		return fmt.Errorf("%w: a token of %d bytes instead of %d", ErrProtocol, len(b), TokenLen)
+		return fmt.Errorf("%w: a token of %d bytes: it has %d, as Token.MarshalBinary returns them", ErrProtocol, len(b),
+			TokenLen)
+	}
+	if v := b[21]; v > tokenVersion {
+		return fmt.Errorf("%w: a token of version %d: this side decodes version %d: update it", ErrVersion, v, tokenVersion)
 	}
 	le := binary.LittleEndian
-	u := Token{Addr: le.Uint64(b), Len: le.Uint64(b[8:]), Key: le.Uint32(b[16:]), Rights: Rights(b[20])}
-	if u.Len > 1<<62 || u.Addr+u.Len < u.Addr || u.Rights&^allRights != 0 || b[21]|b[22]|b[23] != 0 {
-		return fmt.Errorf("%w: a token of %d bytes at %#x with rights %#x", ErrProtocol, u.Len, u.Addr, b[20])
+	u := Token{Addr: le.Uint64(b), Len: le.Uint64(b[8:]), Key: le.Uint32(b[16:]), Rights: Rights(b[20]) & allRights}
+	if b[21] == 0 || u.Len > 1<<62 || u.Addr+u.Len < u.Addr {
+		return fmt.Errorf("%w: no token of version %d: %x", ErrProtocol, tokenVersion, b)
 	}
 	*t = u
 	return nil

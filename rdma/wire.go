@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// This file has the protocol: the parameters that the sides exchange when they connect, and the
-// immediate data of each SEND.
+// This file has what is sent on a connection, after the sides have exchanged a [hello]: the immediate data of each
+// SEND, and bodies.
 //
 // A SEND carries one message, and its immediate data says what it is. Its body is the message itself
 // or, if that is longer than the receives of the peer, an [offer] from which the peer reads it.
@@ -143,64 +143,4 @@ func parseFarewell(b []byte, most int) (f farewell, err error) {
 		f.reason = &CloseError{Code: code, Text: text, Remote: true}
 	}
 	return f, nil
-}
-
-// A hello is what a side tells the other when they connect, at the start of the private data.
-type hello struct {
-	depth      int // messages that the peer may send before it gets credits
-	eager      int // length of the receives
-	offers     int // messages that may be offered at a time, and as many replies
-	maxMessage int
-	data       []byte // the private data of the program
-}
-
-const (
-	helloLen     = 22
-	helloMagic   = "gRDM"
-	helloVersion = 3
-
-	// Requests and replies of rdma_cm have room for 56 and 196 bytes.
-	maxDialData   = 56 - helloLen
-	maxAcceptData = 196 - helloLen
-)
-
-func (h *hello) bytes() []byte {
-	le := binary.LittleEndian
-	b := append(make([]byte, 0, helloLen+len(h.data)), helloMagic...)
-	b = append(b, helloVersion, byte(h.offers))
-	b = le.AppendUint16(b, uint16(h.depth))
-	b = le.AppendUint32(b, uint32(h.eager))
-	b = le.AppendUint64(b, uint64(h.maxMessage))
-	b = le.AppendUint16(b, uint16(len(h.data)))
-	return append(b, h.data...)
-}
-
-// parseHello checks the private data of a peer.
-func parseHello(b []byte) (h hello, err error) {
-	le := binary.LittleEndian
-	switch {
-	case len(b) < helloLen || string(b[:4]) != helloMagic:
-		return h, fmt.Errorf("%w: it does not use package rdma", ErrProtocol)
-	case b[4] != helloVersion:
-		return h, fmt.Errorf("%w: it uses version %d of the protocol, and this program version %d", ErrProtocol, b[4],
-			helloVersion)
-	}
-	n := int(le.Uint16(b[20:]))
-	limit := uint64(le.Uint64(b[12:]))
-	h = hello{offers: int(b[5]), depth: int(le.Uint16(b[6:])), eager: int(le.Uint32(b[8:]))}
-	switch {
-	case h.depth < 1 || h.depth > maxDepth:
-		return h, fmt.Errorf("%w: a depth of %d messages", ErrProtocol, h.depth)
-	case h.eager < minEager || h.eager > maxEager:
-		return h, fmt.Errorf("%w: receives of %d bytes", ErrProtocol, h.eager)
-	case h.offers > maxOffers:
-		return h, fmt.Errorf("%w: %d offers at a time", ErrProtocol, h.offers)
-	case limit < uint64(h.eager) || limit > maxMessage:
-		return h, fmt.Errorf("%w: messages of %d bytes", ErrProtocol, limit)
-	case n > len(b)-helloLen:
-		return h, fmt.Errorf("%w: %d bytes of private data in %d", ErrProtocol, n, len(b)-helloLen)
-	}
-	h.maxMessage = int(limit)
-	h.data = append([]byte(nil), b[helloLen:helloLen+n]...)
-	return h, nil
 }
