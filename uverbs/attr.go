@@ -54,10 +54,6 @@ type DeviceAttr struct {
 	TimestampMask     uint64 // 0: no completion timestamps
 	HCACoreClock      uint64 // kHz
 	CapFlagsEx        uint64
-	TSO               TSOCaps
-	RSS               RSSCaps
-	MaxWQTypeRQ       int
-	RawPacketCaps     uint32
 	PacketPacing      PacketPacingCaps
 	TagMatching       TMCaps
 	MaxModerateCount  int // for CQ moderation
@@ -81,47 +77,6 @@ type ODPCaps struct {
 	RC, UC, UD uint32 // ODPSend and so on
 	XRC        uint32
 }
-
-// TSOCaps are the limits of TCP segmentation offload: struct ibv_tso_caps.
-type TSOCaps struct {
-	MaxSize       int    // bytes that one request can send; 0: no offload
-	SupportedQPTs uint32 // bit n: QPs of QPType n
-}
-
-// RSSCaps are the limits of receive-side scaling: struct ibv_rss_caps.
-type RSSCaps struct {
-	SupportedQPTs              uint32 // bit n: QPs of QPType n
-	MaxRWQIndirectionTables    int
-	MaxRWQIndirectionTableSize int
-	Functions                  RSSFunction // all hash functions of the device
-	Fields                     RSSFields   // all fields that the device can hash
-}
-
-// An RSSFunction is a hash function. The values are those of
-// ibv_rx_hash_function_flags.
-type RSSFunction uint8
-
-// The functions of ibv_create_qp_ex(3).
-const RSSToeplitz RSSFunction = 1 << 0
-
-// RSSFields are the header fields that are hashed: addresses of one IP version and
-// ports of one protocol. Packets without these fields go to the first WQ. The
-// values are those of ibv_rx_hash_fields.
-type RSSFields uint64
-
-// The fields of ibv_create_qp_ex(3).
-const (
-	RSSSrcIPv4    RSSFields = 1 << 0
-	RSSDstIPv4    RSSFields = 1 << 1
-	RSSSrcIPv6    RSSFields = 1 << 2
-	RSSDstIPv6    RSSFields = 1 << 3
-	RSSSrcPortTCP RSSFields = 1 << 4
-	RSSDstPortTCP RSSFields = 1 << 5
-	RSSSrcPortUDP RSSFields = 1 << 6
-	RSSDstPortUDP RSSFields = 1 << 7
-	RSSIPsecSPI   RSSFields = 1 << 8
-	RSSInner      RSSFields = 1 << 31 // use the fields of the packet inside the tunnel
-)
 
 // PacketPacingCaps are the rates to which [QP.Modify] can limit a QP: struct ibv_packet_pacing_caps.
 type PacketPacingCaps struct {
@@ -162,10 +117,6 @@ func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 	a.ODP = ODPCaps{General: odp.GeneralCaps, RC: odp.PerTransportCaps.RcOdpCaps, UC: odp.PerTransportCaps.UcOdpCaps,
 		UD: odp.PerTransportCaps.UdOdpCaps, XRC: r.XrcOdpCaps}
 	a.TimestampMask, a.HCACoreClock, a.CapFlagsEx = r.TimestampMask, r.HcaCoreClock, r.DeviceCapFlagsEx
-	a.RSS = RSSCaps{SupportedQPTs: r.RssCaps.SupportedQpts,
-		MaxRWQIndirectionTables:    int(r.RssCaps.MaxRwqIndirectionTables),
-		MaxRWQIndirectionTableSize: int(r.RssCaps.MaxRwqIndirectionTableSize)}
-	a.MaxWQTypeRQ, a.RawPacketCaps = int(r.MaxWqTypeRq), r.RawPacketCaps
 	tm := &r.TmCaps
 	a.TagMatching = TMCaps{int(tm.MaxRndvHdrSize), int(tm.MaxNumTags), int(tm.Flags), int(tm.MaxOps), int(tm.MaxSge)}
 	a.MaxModerateCount = int(r.CqModerationCaps.MaxCqModerationCount)
@@ -175,8 +126,6 @@ func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 
 // fillDriver fills in the attributes that the kernel's driver adds to the reply.
 func (a *DeviceAttr) fillDriver(d driver.Description) {
-	a.TSO = TSOCaps{int(d.MaxTSO), d.TSOQPTypes}
-	a.RSS.Functions, a.RSS.Fields = RSSFunction(d.HashFunctions), RSSFields(d.HashFields)
 	a.PacketPacing = PacketPacingCaps{d.MinRate, d.MaxRate, d.RateQPTypes}
 }
 

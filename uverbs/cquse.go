@@ -5,7 +5,7 @@ type cqUse struct {
 	senders   []*QP // QPs whose sends do
 	receivers []*QP // QPs without an SRQ whose receives do
 	shared    map[*SRQ]bool
-	wqs       []*WQ
+	others    int // receives for which queues of other packages have room
 }
 
 // use returns what completes in q.
@@ -33,22 +33,23 @@ func (c *Context) use(q *CQ) cqUse {
 			if o.cq == q {
 				u.shared[o] = true
 			}
-		case *WQ:
-			if o.cq == q && c.objects.has(&o.object) {
-				u.wqs = append(u.wqs, o)
+		case *extension:
+			if o.cfg.Receives == nil || !c.objects.has(&o.object) {
+				continue
+			}
+			if cq, n := o.cfg.Receives(); cq == q {
+				u.others += n
 			}
 		}
 	}
 	return u
 }
 
-// sharedRecvs returns the number of receives for which SRQs and WQs have room.
-func (u *cqUse) sharedRecvs() (n int) {
+// sharedRecvs returns the number of receives for which SRQs and queues of other packages have room.
+func (u *cqUse) sharedRecvs() int {
+	n := u.others
 	for s := range u.shared {
 		n += s.MaxWR()
-	}
-	for _, w := range u.wqs {
-		n += w.maxWR
 	}
 	return n
 }

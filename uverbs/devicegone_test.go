@@ -18,8 +18,6 @@ func TestGone(t *testing.T) {
 	fresh := good(b.pd.CreateQP(QPConfig{Type: RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: 1}))(t)
 	r.k.Set(func() { r.k.Raw = true })
 	srq := good(b.pd.CreateSRQ(SRQConfig{MaxWR: 1}))(t)
-	wq := good(b.pd.CreateWQ(WQConfig{CQ: b.cq, MaxWR: 1}))(t)
-	check(t, wq.Ready())
 	waited := make(chan error, 1)
 	go func() { waited <- b.cq.Wait(t.Context()) }()
 	until(func() bool { return b.cq.impl.(*fakeCQ).armings() > 0 })
@@ -33,7 +31,6 @@ func TestGone(t *testing.T) {
 		"PostRecv":           func() error { return second(b.qp.PostRecv(RecvWR{})) },
 		"PostRecv in RESET":  func() error { return second(fresh.PostRecv(RecvWR{})) },
 		"PostRecv of an SRQ": func() error { return second(srq.PostRecv(RecvWR{})) },
-		"PostRecv of a WQ":   func() error { return second(wq.PostRecv(RecvWR{})) },
 		"Poll":               func() error { return second(b.cq.Poll(make([]WC, 1))) },
 		"an empty list":      func() error { return second(b.qp.PostSend()) },
 		"PostSend in RTS now": func() error {

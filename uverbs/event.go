@@ -14,8 +14,9 @@ type AsyncEvent struct {
 	QP   *QP
 	CQ   *CQ
 	SRQ  *SRQ
-	WQ   *WQ
 	Port int
+	// Object is a queue of another package: the *ether.WQ of an EventWQFatal.
+	Object any
 }
 
 // asyncEvent looks up the object of an event. It returns false if the object has been closed.
@@ -35,8 +36,8 @@ func (c *Context) asyncEvent(r asyncRecord) (AsyncEvent, bool) {
 		e.CQ = o
 	case *SRQ:
 		e.SRQ = o
-	case *WQ:
-		e.WQ = o
+	case *extension:
+		e.Object = o.cfg.Object
 	default:
 		return e, false
 	}

@@ -11,28 +11,31 @@ type extension struct {
 	cfg driver.ExtensionConfig
 }
 
-func init() {
-	driver.Extend = func(ctx any, op string, cfg driver.ExtensionConfig) (driver.Extension, error) {
-		return ctx.(*Context).extend(op, cfg)
-	}
-	driver.WithContext = func(ctx any, op string, f func(*ioctl.Device, any) error) error {
-		c := ctx.(*Context)
-		return c.wrap(op, c.name, f(c.dev, c.impl), "")
-	}
-	driver.WithQP = func(qp any, op string, f func(driver.QPRef) error) error { return qp.(*QP).with(op, f) }
-}
+// extensionRanks are the ranks of extensions by driver.Rank.
+var extensionRanks = [...]rank{driver.BeforeAll: rankExtension, driver.AfterQPs: rankAfterQPs,
+	driver.AfterTables: rankAfterTables}
 
 func (c *Context) extend(op string, cfg driver.ExtensionConfig) (driver.Extension, error) {
 	e := &extension{cfg: cfg}
-	e.object = object{ctx: c, life: e, kind: cfg.Kind, rank: rankExtension}
+	e.object = object{ctx: c, life: e, kind: cfg.Kind, rank: extensionRanks[cfg.Rank]}
+	for _, p := range cfg.Parents {
+		e.addParents(p.(Object).asObject())
+	}
+	if cfg.DeviceGone != nil {
+		e.id = c.id(e)
+	}
 	if cfg.Memory {
 		c.memory.AddUnknown() // first: the memory may be used as soon as the key exists
 	}
-	err := e.createWith(func() (err error) {
-		if e.handle, err = cfg.Create(); err != nil {
+	err := e.createWith(func() error {
+		handle, err := cfg.Create(e)
+		if err != nil {
+			e.destroyIfExists(e.destroy)
 			return c.wrap(op, c.name, err, "")
 		}
-		e.number = e.handle
+		if !e.exists {
+			e.handle, e.number = handle, handle
+		}
 		return nil
 	})
 	if err != nil {
@@ -66,17 +69,27 @@ func (e *extension) With(op string, f func() error) error {
 	return e.ctx.wrap(op, e.String(), f(), "")
 }
 
+// Created implements driver.Extension.
+func (e *extension) Created(handle, number uint32) {
+	e.handle, e.number, e.exists = handle, number, true
+}
+
+// NameEvents implements driver.Extension.
+func (e *extension) NameEvents(cmd *ioctl.Cmd, userHandle, eventFD uint16) {
+	cmd.Uint64(userHandle, e.id)
+	e.ctx.nameEvents(cmd, eventFD)
+}
+
+// DestroyCommand implements driver.Extension.
+func (e *extension) DestroyCommand(cmd *ioctl.Cmd) error { return e.destroyCommand(cmd) }
+
+// Explain implements driver.Extension.
+func (e *extension) Explain(op string, err error) error { return e.ctx.wrap(op, e.String(), err, "") }
+
+// DeviceGone implements driver.Extension.
+func (e *extension) DeviceGone() bool { return e.ctx.deviceGone.Load() }
+
+func (e *extension) deviceGone() { e.cfg.DeviceGone() }
+
 // Close implements driver.Extension.
 func (e *extension) Close() error { return e.close() }
-
-func (q *QP) with(op string, f func(driver.QPRef) error) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return &Error{Op: op, Object: q.String(), Kind: ErrClosed}
-	}
-	q.stateMu.Lock()
-	defer q.stateMu.Unlock()
-	return q.ctx.wrap(op, q.String(), f(driver.QPRef{Device: q.ctx.dev, Impl: q.ctx.impl, QP: q.impl, Handle: q.handle,
-		Number: q.QPN(), Type: uint8(q.cfg.Type), State: uint8(q.state)}), "")
-}

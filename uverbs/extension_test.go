@@ -19,7 +19,7 @@ func TestExtensions(t *testing.T) {
 	refuse := false
 	extend := func(name string) driver.Extension {
 		e, err := driver.Extend(r.c, "create a thing", driver.ExtensionConfig{Kind: name,
-			Create: func() (uint32, error) { return 7, nil },
+			Create: func(driver.Extension) (uint32, error) { return 7, nil },
 			Destroy: func() error {
 				if refuse {
 					return unix.EBUSY

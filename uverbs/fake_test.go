@@ -109,7 +109,6 @@ type fakeProvider struct {
 	qps []*fakeQP
 
 	srqs []*fakeSRQ
-	wqs  []*fakeWQ
 
 	domains int  // number of thread domains
 	noNull  bool // the device has no null MR
@@ -248,7 +247,7 @@ func (c *fakeContext) CreateQP(cfg *QPConfig, env providerQPEnv, create driver.C
 	if c.p.mapError != nil {
 		return nil, r, c.p.mapError
 	}
-	if cfg.Type == XRCRecv || cfg.RSS != nil {
+	if cfg.Type == XRCRecv {
 		return nil, r, nil
 	}
 	sends := cfg.SendCQ.impl.(*fakeCQ)
@@ -294,7 +293,6 @@ type fakeCQ struct {
 	purged      []providerQP
 	unpolled    [2]int // sends and receives with completions that have not been polled
 	purgedSRQs  []providerSRQ
-	purgedWQs   []providerWQ
 	retired     bool
 	inUse       bool // the argument of Retire
 	failed      error
@@ -370,8 +368,6 @@ func (q *fakeCQ) Purge(gone any) {
 		q.purged = append(q.purged, gone)
 	case providerSRQ:
 		q.purgedSRQs = append(q.purgedSRQs, gone)
-	case providerWQ:
-		q.purgedWQs = append(q.purgedWQs, gone)
 	}
 }
 

@@ -20,11 +20,8 @@ type gated struct {
 }
 
 func (r *rig) gated(t *testing.T) gated {
-	r.raw()
 	b := r.bundle(t, false)
 	srq := good(b.pd.CreateSRQ(SRQConfig{MaxWR: 8}))(t)
-	wq := good(b.pd.CreateWQ(WQConfig{CQ: b.cq, MaxWR: 8}))(t)
-	check(t, wq.Ready())
 	refused := func(destroy func() error) func() error {
 		return func() error {
 			if err := destroy(); !errors.Is(err, unix.EPERM) {
@@ -38,16 +35,13 @@ func (r *rig) gated(t *testing.T) gated {
 			"PostSend":           func() error { return second(b.qp.PostSend(SendWR{Opcode: OpSend, Flags: Signaled})) },
 			"PostRecv":           func() error { return second(b.qp.PostRecv(RecvWR{})) },
 			"PostRecv of an SRQ": func() error { return second(srq.PostRecv(RecvWR{})) },
-			"PostRecv of a WQ":   func() error { return second(wq.PostRecv(RecvWR{})) },
 		},
 		map[string]func() error{
 			"MODIFY_QP": func() error {
 				return errors.Join(b.qp.Modify(QPAttr{State: StateReset}, MaskState), b.qp.Connect(good(b.qp.Endpoint())(t)))
 			},
-			"MODIFY_WQ_EX": func() error { return errors.Join(wq.Modify(WQAttr{State: WQStateReset}, WQMaskState), wq.Ready()) },
-			"QP.DESTROY":   refused(b.qp.Close),
-			"SRQ.DESTROY":  refused(srq.Close),
-			"WQ.DESTROY":   refused(wq.Close),
+			"QP.DESTROY":  refused(b.qp.Close),
+			"SRQ.DESTROY": refused(srq.Close),
 		},
 	}
 }
@@ -56,14 +50,14 @@ func (r *rig) gated(t *testing.T) gated {
 func (r *rig) refuseDestroy(t *testing.T) {
 	t.Cleanup(func() { r.k.Set(func() { r.k.Before, r.k.Refuse = nil, nil }) })
 	r.k.Set(func() {
-		r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "SRQ.DESTROY": unix.EPERM, "WQ.DESTROY": unix.EPERM}
+		r.k.Refuse = map[string]unix.Errno{"QP.DESTROY": unix.EPERM, "SRQ.DESTROY": unix.EPERM}
 	})
 }
 
 // TestGoneUnderChange makes the device fail while the kernel executes the command of a state
 // change. When the change sets the gates afterwards, it must not open any.
 func TestGoneUnderChange(t *testing.T) {
-	for _, command := range []string{"MODIFY_QP", "MODIFY_WQ_EX", "QP.DESTROY", "SRQ.DESTROY", "WQ.DESTROY"} {
+	for _, command := range []string{"MODIFY_QP", "QP.DESTROY", "SRQ.DESTROY"} {
 		t.Run(command, func(t *testing.T) {
 			r := newRig(t)
 			g := r.gated(t)
@@ -99,14 +93,10 @@ func TestGoneUnderCreate(t *testing.T) {
 		"SRQ.CREATE": func(t *testing.T, b *bundle) error {
 			return second(good(b.pd.CreateSRQ(SRQConfig{MaxWR: 1}))(t).PostRecv(RecvWR{}))
 		},
-		"WQ.CREATE": func(t *testing.T, b *bundle) error {
-			return second(good(b.pd.CreateWQ(WQConfig{CQ: b.cq, MaxWR: 1}))(t).PostRecv(RecvWR{}))
-		},
 	} {
 		for _, when := range []string{"before", "during"} {
 			t.Run(command+" "+when, func(t *testing.T) {
 				r := newRig(t)
-				r.raw()
 				b := r.bundle(t, false)
 				if when == "before" {
 					r.c.markDeviceGone()

@@ -87,9 +87,6 @@ func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 	case s == StateErr:
 		recv = gateFlush
 	}
-	if q.cfg.RSS != nil {
-		return gateNone, gateNone
-	}
 	if q.cfg.Type == XRCRecv || q.cfg.MaxSendWR == 0 {
 		send = gateNone
 	}

@@ -39,8 +39,8 @@ import (
 //  3. object.mu of a child, then those of its parents; that of a QP before those
 //     of its type 2 windows
 //     and then CQ.finishing
-//  4. QP.stateMu, WQ.stateMu
-//  5. QP.sq, QP.rq, and the queueLock of an SRQ or a WQ
+//  4. QP.stateMu, ether.WQ.stateMu
+//  5. QP.sq, QP.rq, the queueLock of an SRQ, and the lock of an ether.WQ
 //  6. MW.bindMu, then QP.sq
 //  7. the queueLock of a CQ; those of a QP's two CQs one after the other
 //  8. MW.ownerMu, then windowSet.mu
@@ -99,10 +99,9 @@ type rank uint8
 const (
 	rankExtension rank = iota
 	rankMW
-	rankFlow
 	rankQP
-	rankRWQIndTable
-	rankWQ
+	rankAfterQPs
+	rankAfterTables
 	rankAH
 	rankSRQ
 	rankCQ

@@ -12,6 +12,4 @@ type (
 	providerQP       = driver.QP[SendWR, RecvWR, SGE, Opcode, SendFlags]
 	providerQPEnv    = driver.QPEnv[SendWR, RecvWR]
 	providerSRQ      = driver.SRQ[RecvWR]
-	providerWQ       = driver.WQ[RecvWR]
-	providerWQs      = driver.WQs[RecvWR]
 )

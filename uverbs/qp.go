@@ -39,6 +39,8 @@ type QP struct {
 	stateMu sync.Mutex // serialises Modify
 	state   QPState
 	groups  []mcastGroup // that the QP is attached to
+
+	rss *driver.RSSConfig // of a QP that distributes packets over WQs, or nil
 }
 
 // An mcastGroup is a multicast group that a QP is attached to. The LID is used on

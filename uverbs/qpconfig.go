@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"golang.org/x/sys/unix"
@@ -29,9 +28,6 @@ type QPConfig struct {
 	SignalAll bool
 	// CreateFlags change the QP's behavior.
 	CreateFlags QPCreateFlags
-	// RSS makes a raw packet QP distribute packets over WQs. Such a QP has no queues and no
-	// CQs.
-	RSS *RSSConfig
 	// SingleGoroutine omits the locks. Then only one goroutine at a time may post to each of
 	// the two queues, and Close must be called by the goroutine that uses both.
 	SingleGoroutine bool
@@ -75,11 +71,6 @@ func (cfg *QPConfig) own() {
 		gid := *cfg.GID
 		cfg.GID = &gid
 	}
-	if cfg.RSS != nil {
-		rss := *cfg.RSS
-		rss.Key = slices.Clone(rss.Key)
-		cfg.RSS = &rss
-	}
 }
 
 func (p *PD) checkQP(cfg *QPConfig) error {
@@ -89,9 +80,6 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 	}
 	if err := cfg.checkDCFields(op, &p.object); err != nil {
 		return err
-	}
-	if cfg.RSS != nil {
-		return p.checkRSS(cfg)
 	}
 	if cfg.SendCQ == nil {
 		return invalid(op, p.String(), "SendCQ is nil")
@@ -202,24 +190,6 @@ func (p *PD) checkDC(cfg *QPConfig) error {
 	return nil
 }
 
-// checkRSS checks a configuration with RSS, which must have no queues.
-func (p *PD) checkRSS(cfg *QPConfig) error {
-	const op = "create QP"
-	r := cfg.RSS
-	switch {
-	case cfg.Type != RawPacket:
-		return invalid(op, p.String(), "RSS is for QPs of type RawPacket")
-	case r.Table == nil:
-		return invalid(op, p.String(), "RSS.Table is nil")
-	case r.Table.ctx != p.ctx:
-		return invalid(op, p.String(), r.Table.String()+" belongs to another Context than the PD")
-	case cfg.SendCQ != nil || cfg.RecvCQ != nil || cfg.SRQ != nil ||
-		cfg.MaxSendWR|cfg.MaxRecvWR|cfg.MaxSendSGE|cfg.MaxRecvSGE|cfg.MaxInline != 0:
-		return invalid(op, p.String(), "with RSS the QP has no queues: leave out the CQs, the SRQ and the sizes")
-	}
-	return nil
-}
-
 func checkGID(op string, on *object, g *GIDEntry) error {
 	if g != nil && (g.Index < 0 || g.Index > math.MaxUint8 || g.Port < 1 || g.Port > math.MaxUint8) {
 		return invalid(op, on.String(), fmt.Sprintf("GID has port %d and index %d: an address vector has room for ports "+
@@ -233,9 +203,6 @@ func checkGID(op string, on *object, g *GIDEntry) error {
 func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	if e := c.notEthernet(err, cfg); e != nil {
 		return e
-	}
-	if cfg.RSS != nil {
-		return c.wrap("create QP", c.name, err, cfg.RSS.explain(err))
 	}
 	a, qerr := c.QueryDevice()
 	if qerr != nil {
@@ -257,7 +224,7 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	if notSupported(err) {
 		detail = "the device has no QPs of type " + cfg.Type.String()
 	}
-	if text := explainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
+	if text := driver.ExplainRaw(err); text != "" && (cfg.Type == RawPacket || cfg.CreateFlags != 0) {
 		detail = text
 	}
 	switch {

@@ -25,9 +25,6 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	cfg.SingleGoroutine = cfg.SingleGoroutine || p.single()
 	var room [5]*object
 	parents := append(room[:0], &p.object)
-	if cfg.RSS != nil {
-		parents = append(parents, &cfg.RSS.Table.object)
-	}
 	if cfg.SendCQ != nil {
 		parents = append(parents, &cfg.SendCQ.object)
 	}
@@ -39,6 +36,16 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	return newQP(p.ctx, cfg, parents, func(q *QP) error {
 		q.pd = p
+		return q.create()
+	})
+}
+
+// createRSS creates a raw packet QP that distributes packets over the WQs of a table. It has no
+// queues.
+func (p *PD) createRSS(cfg *driver.RSSConfig) (*QP, error) {
+	parents := []*object{&p.object, cfg.Table.(Object).asObject()}
+	return newQP(p.ctx, QPConfig{Type: RawPacket}, parents, func(q *QP) error {
+		q.pd, q.rss = p, cfg
 		return q.create()
 	})
 }
@@ -71,6 +78,9 @@ func (q *QP) create() error {
 	})
 	if err != nil {
 		q.destroyIfExists(q.destroyKernel)
+		if q.rss != nil {
+			return q.ctx.wrap("create QP", q.ctx.name, err, "")
+		}
 		return q.ctx.explainCreateQP(err, &q.cfg)
 	}
 	if impl == nil {
@@ -124,8 +134,8 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 	if cfg.SRQ != nil {
 		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, cfg.SRQ.handle)
 	}
-	if cfg.RSS != nil {
-		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, cfg.RSS.Table.handle)
+	if q.rss != nil {
+		cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, q.rss.Handle)
 		return
 	}
 	cmd.Handle(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cfg.SendCQ.handle)
@@ -136,7 +146,7 @@ func (q *QP) nameParents(cmd *ioctl.Cmd) {
 
 // env returns what the provider's part of q uses of other objects.
 func (q *QP) env() providerQPEnv {
-	e := providerQPEnv{Owner: (*qpOwner)(q)}
+	e := providerQPEnv{Owner: (*qpOwner)(q), RSS: q.rss}
 	if s := q.cfg.SRQ; s != nil {
 		e.SRQ = s.impl
 	}

@@ -14,6 +14,21 @@ import (
 // QueryDevice returns the capabilities and limits of the device: ibv_query_device_ex(3). It
 // returns [ErrClosed] after Close of the Context.
 func (c *Context) QueryDevice() (*DeviceAttr, error) {
+	a := new(DeviceAttr)
+	err := c.queryDevice(func(r *uapi.IbUverbsExQueryDeviceResp, d driver.Description) {
+		a.fillBase(&r.Base)
+		a.fillExtended(r)
+		a.fillDriver(d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// queryDevice calls use with the reply of the kernel and the part of it that the driver adds, which
+// is zero if it adds none.
+func (c *Context) queryDevice(use func(*uapi.IbUverbsExQueryDeviceResp, driver.Description)) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
@@ -24,15 +39,24 @@ func (c *Context) QueryDevice() (*DeviceAttr, error) {
 		ofDriver = cmd.UHW(nil, p.DescribeLen())
 	}
 	if err := c.dev.Do(cmd); err != nil {
-		return nil, c.wrap("query device", c.name, err, "")
+		return c.wrap("query device", c.name, err, "")
 	}
-	a := new(DeviceAttr)
-	a.fillBase(&resp.Base)
-	a.fillExtended(resp)
+	var d driver.Description
 	if described {
-		a.fillDriver(p.Describe(ofDriver))
+		d = p.Describe(ofDriver)
 	}
-	return a, nil
+	use(resp, d)
+	return nil
+}
+
+// queryEthernet returns the attributes of package ether.
+func (c *Context) queryEthernet() (a driver.EthernetAttr, err error) {
+	err = c.queryDevice(func(r *uapi.IbUverbsExQueryDeviceResp, d driver.Description) {
+		a = driver.EthernetAttr{MaxTSO: d.MaxTSO, TSOQPTypes: d.TSOQPTypes, RSSQPTypes: r.RssCaps.SupportedQpts,
+			MaxRWQTables: r.RssCaps.MaxRwqIndirectionTables, MaxRWQTableSize: r.RssCaps.MaxRwqIndirectionTableSize,
+			HashFunctions: d.HashFunctions, HashFields: d.HashFields, MaxWQ: r.MaxWqTypeRq, RawPacketCaps: r.RawPacketCaps}
+	})
+	return a, err
 }
 
 // limits returns the result of QueryDevice, cached: the attributes of a device do not change.

@@ -11,7 +11,7 @@ import (
 )
 
 // public lists the packages whose API programs use.
-var public = []string{"uverbs", "cm", "mmio", "provider/..."}
+var public = []string{"uverbs", "uverbs/ether", "cm", "mmio", "provider/..."}
 
 // Programs cannot name types of internal packages, and pkg.go.dev does not show their
 // fields. So no exported declaration mentions one.

@@ -15,17 +15,17 @@ var fileLayers = map[string][]fileLayer{
 	"uverbs": {
 		{"values: errors, attributes, requests without objects, limits of the process",
 			"doc errors endian rate access caps attr device gid qpattr path transitions wc status eventtype " +
-				"flowspec memlock rdmacgroup mem_unsafe pollable record queuelock creations"},
+				"memlock rdmacgroup mem_unsafe pollable record queuelock creations"},
 		{"the Context and what its objects have in common",
-			"provider ids context wrap devicegone gate object eventreader close idle"},
+			"provider ids context wrap devicegone gate object extension eventreader close idle"},
 		{"opening and querying a device", "query open wallclock limit gidtable gidselect ahexplain"},
 		{"memory, addresses and work requests",
 			"td pd domain registration alloc mr mrexplain rereg nullmr dmabuf dm advise mw grh ah wr"},
 		{"completions", "cq channel racedetector_unsafe wait resize moderate"},
-		{"receive queues that are objects: SRQs and WQs", "xrcd srq rawpacket wq wqmodify rwqtable"},
-		{"QPs", "qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe cquse drain " +
-			"dataorder flow"},
-		{"events, connecting, sharing, objects of providers", "event cqoverrun endpoint handshake import extension"},
+		{"receive queues that are objects: SRQs", "xrcd srq"},
+		{"QPs", "createflags qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe " +
+			"cquse drain dataorder"},
+		{"events, connecting, sharing, doors for other packages", "event cqoverrun endpoint handshake import doors"},
 	},
 	"cm": {
 		{"values: errors, addresses, parameters, the phases of an id; devices; the kernel's descriptor",

@@ -8,7 +8,8 @@ import (
 )
 
 // api lists the packages whose functions programs call.
-var api = []string{"uverbs", "cm", "rdma", "rsocket", "mmio", "provider/mlx5", "provider/mlx5/devx", "verbstest"}
+var api = []string{"uverbs", "uverbs/ether", "cm", "rdma", "rsocket", "mmio", "provider/mlx5", "provider/mlx5/devx",
+	"verbstest"}
 
 // TestExportedFunctionsArePreemptible checks that no exported function is marked nosplit. A function checks
 // for preemption where it checks the bounds of its stack, which takes two instructions. A loop of calls

@@ -64,7 +64,8 @@ func TestLineLength(t *testing.T) {
 }
 
 // documented lists the packages whose exported names all need a doc comment.
-var documented = []string{"uverbs", "cm", "provider/...", "verbstest", "mmio", "internal/driver", "internal/provider"}
+var documented = []string{"uverbs", "uverbs/ether", "cm", "provider/...", "verbstest", "mmio", "internal/driver",
+	"internal/provider"}
 
 func TestExportedNamesAreDocumented(t *testing.T) {
 	for _, f := range files(t) {

@@ -46,6 +46,7 @@ type QPEnv[SendWR, RecvWR any] struct {
 	PD     *PD         // to which the AHs of requests must belong
 	Memory Memory
 	Owner  QPOwner[SendWR]
+	RSS    *RSSConfig // of a raw packet QP without queues, or nil
 }
 
 // A QPOwner is the uverbs.QP of a provider's QP.

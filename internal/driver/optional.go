@@ -167,7 +167,7 @@ type Describer interface {
 	Describe(uhwOut []byte) Description
 }
 
-// A Description has attributes of uverbs.DeviceAttr.
+// A Description has attributes of uverbs.DeviceAttr and ether.DeviceAttr.
 type Description struct {
 	MaxTSO, TSOQPTypes            uint32
 	HashFields                    uint64
@@ -184,12 +184,12 @@ type MRAccessor interface {
 }
 
 // A WQs is a [Context] of a device with work queues. It also supports QPs of type
-// RawPacket. Those with QPConfig.RSS have no queues.
+// RawPacket. Those with QPEnv.RSS have no queues.
 type WQs[RecvWR any] interface {
 	CreateWQ(cfg *WQConfig, create Command) (WQ[RecvWR], Reply, error)
 }
 
-// A WQ is a provider's part of a uverbs.WQ. The caller serialises PostRecv, Reset
+// A WQ is a provider's part of an ether.WQ. The caller serialises PostRecv, Reset
 // and Retire.
 type WQ[RecvWR any] interface {
 	PostRecv(wrs []RecvWR) (n int, err error)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // Out-of-order QPs: mlx5_ib reports in QUERY_DEVICE whether it has them, and the device's general capabilities, which
@@ -20,7 +20,7 @@ func (k *Kernel) queryDevice(c ioctl.Call) {
 	k.pacingCaps(&r.PacketPacingCaps)
 	if k.Raw {
 		r.TsoCaps = uapi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: 1 << uapi.IB_UVERBS_QPT_RAW_PACKET}
-		r.RssCaps = uapi.Mlx5IbRssCaps{RxHashFieldsMask: uint64(rssFields), RxHashFunction: uint8(uverbs.RSSToeplitz)}
+		r.RssCaps = uapi.Mlx5IbRssCaps{RxHashFieldsMask: uint64(rssFields), RxHashFunction: uint8(ether.RSSToeplitz)}
 	}
 	r.DciStreamsCaps = uapi.Mlx5IbDciStreamsCaps{MaxLogNumConcurent: logStreams, MaxLogNumErrored: logErroredStreams}
 	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)

@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // rawObjects has the device's parts of raw packet QPs, WQs, tables and flows, by handle.
@@ -85,7 +86,7 @@ func (k *Kernel) createRawQP(c ioctl.Call) error {
 
 func (k *Kernel) createRawReceive(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (err error) {
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
-	strip := uverbs.QPCreateFlags(Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS))&uverbs.QPCVLANStripping != 0
+	strip := uverbs.QPCreateFlags(Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS))&ether.QPCVLANStripping != 0
 	q.rq, err = k.adapter.HCA.CreateRQ(engine.RQAttr{
 		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)].Number,
 		UserIndex: u.Uidx, PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)],
@@ -121,21 +122,21 @@ func (k *Kernel) createRawSend(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (
 const maxTSO = 1 << 16
 
 // rssFields are the fields that the adapter can hash.
-const rssFields = uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4 | uverbs.RSSSrcIPv6 | uverbs.RSSDstIPv6 |
-	uverbs.RSSSrcPortTCP | uverbs.RSSDstPortTCP | uverbs.RSSSrcPortUDP | uverbs.RSSDstPortUDP
+const rssFields = ether.RSSSrcIPv4 | ether.RSSDstIPv4 | ether.RSSSrcIPv6 | ether.RSSDstIPv6 |
+	ether.RSSSrcPortTCP | ether.RSSDstPortTCP | ether.RSSSrcPortUDP | ether.RSSDstPortUDP
 
 // rssTIR returns the attributes of the receive side of a QP with RSS.
 func rssTIR(u *uapi.Mlx5IbCreateQpRss, table uint32) engine.TIRAttr {
 	a := engine.TIRAttr{Indirect: true, RQT: table, Hash: engine.HashToeplitz, Key: [40]byte(u.RxHashKey[:40]),
 		TransportDomain: transportDomain, OwnUnicast: true, OwnMulticast: true}
-	f := uverbs.RSSFields(u.RxHashFieldsMask)
-	a.IPv6 = f&(uverbs.RSSSrcIPv6|uverbs.RSSDstIPv6) != 0
-	a.UDP = f&(uverbs.RSSSrcPortUDP|uverbs.RSSDstPortUDP) != 0
-	for bits, field := range map[uverbs.RSSFields]engine.HashFields{
-		uverbs.RSSSrcIPv4 | uverbs.RSSSrcIPv6:       engine.HashSrcIP,
-		uverbs.RSSDstIPv4 | uverbs.RSSDstIPv6:       engine.HashDstIP,
-		uverbs.RSSSrcPortTCP | uverbs.RSSSrcPortUDP: engine.HashSrcPort,
-		uverbs.RSSDstPortTCP | uverbs.RSSDstPortUDP: engine.HashDstPort,
+	f := ether.RSSFields(u.RxHashFieldsMask)
+	a.IPv6 = f&(ether.RSSSrcIPv6|ether.RSSDstIPv6) != 0
+	a.UDP = f&(ether.RSSSrcPortUDP|ether.RSSDstPortUDP) != 0
+	for bits, field := range map[ether.RSSFields]engine.HashFields{
+		ether.RSSSrcIPv4 | ether.RSSSrcIPv6:       engine.HashSrcIP,
+		ether.RSSDstIPv4 | ether.RSSDstIPv6:       engine.HashDstIP,
+		ether.RSSSrcPortTCP | ether.RSSSrcPortUDP: engine.HashSrcPort,
+		ether.RSSDstPortTCP | ether.RSSDstPortUDP: engine.HashDstPort,
 	} {
 		if f&bits != 0 {
 			a.Fields |= field
@@ -196,7 +197,7 @@ func (k *Kernel) createWQ(c ioctl.Call) error {
 		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE)].Number,
 		UserIndex: u.UserIndex, PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)],
 		LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
-		StripVLAN: uverbs.WQFlags(Num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&uverbs.WQCVLANStripping != 0})
+		StripVLAN: ether.WQFlags(Num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&ether.WQCVLANStripping != 0})
 	if err != nil {
 		k.unpin(spans)
 		return refused
@@ -208,14 +209,14 @@ func (k *Kernel) createWQ(c ioctl.Call) error {
 
 func (k *Kernel) modifyWQ(r *uapi.IbUverbsExModifyWq) {
 	q := k.raw.wqs[r.WqHandle]
-	if r.AttrMask&uint32(uverbs.WQMaskState) == 0 {
+	if r.AttrMask&uint32(ether.WQMaskState) == 0 {
 		return
 	}
-	states := map[uverbs.WQState]engine.QueueState{
-		uverbs.WQStateRdy: engine.QueueReady,
-		uverbs.WQStateErr: engine.QueueError,
+	states := map[ether.WQState]engine.QueueState{
+		ether.WQStateRdy: engine.QueueReady,
+		ether.WQStateErr: engine.QueueError,
 	}
-	k.check(k.adapter.HCA.ModifyRQ(q.Number, q.State(), states[uverbs.WQState(r.WqState)]))
+	k.check(k.adapter.HCA.ModifyRQ(q.Number, q.State(), states[ether.WQState(r.WqState)]))
 }
 
 func (k *Kernel) destroyWQ(h uint32) error {

@@ -1,6 +1,9 @@
 package provider
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/uverbs"
+)
 
 // Refusal returns the error for a request with an operation or a flag that a device does not
 // support on QPs of a type: [uverbs.ErrOpcode] if the opcode or a flag is unknown,
@@ -10,13 +13,13 @@ func Refusal(typ uverbs.QPType, op uverbs.Opcode, f uverbs.SendFlags) error {
 	switch {
 	case f&^allFlags != 0 || !everyOp.has(op):
 		return uverbs.ErrOpcode
-	case f&uverbs.IPCsum != 0 && typ != uverbs.RawPacket || !opsOf(typ).has(op):
+	case f&driver.SendIPCsum != 0 && typ != uverbs.RawPacket || !opsOf(typ).has(op):
 		return uverbs.ErrQPType
 	}
 	return uverbs.ErrOpNotSupported
 }
 
-const allFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited | uverbs.IPCsum
+const allFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited | driver.SendIPCsum
 
 // An opSet is a set of operations: bit n stands for opcode n.
 type opSet uint32

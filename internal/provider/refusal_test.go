@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 func TestRefusal(t *testing.T) {
@@ -17,8 +18,8 @@ func TestRefusal(t *testing.T) {
 		{uverbs.RC, 10, 0, uverbs.ErrOpcode},
 		{uverbs.RC, 77, 0, uverbs.ErrOpcode},
 		{uverbs.UD, uverbs.OpSend, 1 << 7, uverbs.ErrOpcode},
-		{uverbs.RC, uverbs.OpSend, uverbs.IPCsum, uverbs.ErrQPType},
-		{uverbs.RawPacket, uverbs.OpSend, uverbs.IPCsum, uverbs.ErrOpNotSupported},
+		{uverbs.RC, uverbs.OpSend, ether.IPCsum, uverbs.ErrQPType},
+		{uverbs.RawPacket, uverbs.OpSend, ether.IPCsum, uverbs.ErrOpNotSupported},
 		{uverbs.RawPacket, uverbs.OpSendImm, 0, uverbs.ErrQPType},
 		{uverbs.UD, uverbs.OpWrite, 0, uverbs.ErrQPType},
 		{uverbs.UC, uverbs.OpRead, 0, uverbs.ErrQPType},

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // everyCommand issues every command with a part for this driver, and those that are the same for every driver, and
@@ -144,13 +145,13 @@ func (d *desk) everyXRC(t *testing.T, cq *uverbs.CQ) {
 
 func (d *desk) everyRaw(t *testing.T, cq *uverbs.CQ) {
 	raw := good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: cq, MaxSendWR: 10, MaxRecvWR: 20,
-		CreateFlags: uverbs.QPCVLANStripping}))(t)
-	check(t, good(raw.CreateFlow(uverbs.FlowAttr{Type: uverbs.FlowAllDefault}))(t).Close())
-	wq := good(d.pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 30, MaxSGE: 2, Flags: uverbs.WQCVLANStripping}))(t)
+		CreateFlags: ether.QPCVLANStripping}))(t)
+	check(t, good(ether.CreateFlow(raw, ether.FlowAttr{Type: ether.FlowAllDefault}))(t).Close())
+	wq := good(ether.CreateWQ(d.pd, ether.WQConfig{CQ: cq, MaxWR: 30, MaxSGE: 2, Flags: ether.WQCVLANStripping}))(t)
 	check(t, wq.Ready())
-	good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket,
-		RSS: &uverbs.RSSConfig{Table: good(d.c.CreateRWQIndTable(wq))(t), Function: uverbs.RSSToeplitz,
-			Key: []byte("a key of Toeplitz's hash has 40 bytes..."), Fields: uverbs.RSSSrcIPv6 | uverbs.RSSDstPortTCP}}))(t)
+	good(ether.CreateRSSQP(d.pd, ether.RSSConfig{Table: good(ether.CreateRWQIndTable(d.c, wq))(t),
+		Function: ether.RSSToeplitz,
+		Key:      []byte("a key of Toeplitz's hash has 40 bytes..."), Fields: ether.RSSSrcIPv6 | ether.RSSDstPortTCP}))(t)
 }
 
 func (d *desk) everyDomain(t *testing.T) {

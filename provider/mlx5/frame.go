@@ -52,7 +52,7 @@ func newFrameQueue(sums func() bool, header int, mrs *driver.MRs) *frameQueue {
 
 // takes reports whether a frame can be sent with these flags.
 func (q *frameQueue) takes(f uverbs.SendFlags) bool {
-	if q == nil || f&^(callerFlags|uverbs.IPCsum) != 0 {
+	if q == nil || f&^(callerFlags|driver.SendIPCsum) != 0 {
 		return false
 	}
 	if !q.sumsKnown {
@@ -66,7 +66,7 @@ func (q *frameQueue) takes(f uverbs.SendFlags) bool {
 func (s *sendQueue) setEthSeg(f uverbs.SendFlags) {
 	r := &s.request
 	sums := uint64(0)
-	if f&uverbs.IPCsum != 0 {
+	if f&driver.SendIPCsum != 0 {
 		sums = allSums << sumsShift
 	}
 	*s.segment(s.cur, r.size) = segment{be(sums), be(uint64(s.frames.header) << headerShift)}
@@ -174,10 +174,10 @@ func (q *cq) takeFrame(f *arrivedFrames, e *block, v uint64, wc *uverbs.WC) (boo
 	wc.Imm = uint32(v>>32) & indexMask // the flow tag
 	w := uint32(be(e[3]))
 	if w&(cqeL3OK|cqeL4OK|cqeL3Type) == cqeL3OK|cqeL4OK|cqeIPv4 {
-		wc.Flags |= uverbs.WCIPCsumOK
+		wc.Flags |= driver.WCIPCsumOK
 	}
 	if w&cqeTagged != 0 {
-		wc.Flags |= uverbs.WCWithCVLAN
+		wc.Flags |= driver.WCWithCVLAN
 		wc.SLID = uint16(w)
 	}
 	return true, nil

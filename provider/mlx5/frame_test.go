@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // A wire has raw packet QPs that receive the frames they send: flows direct frames with the
@@ -42,9 +43,9 @@ func newWire(t *testing.T, k kit, cfg uverbs.QPConfig) *wire {
 
 var softMAC = [6]byte{2, 0, 0, 0, 0, 1}
 
-func toMAC(mac [6]byte) uverbs.FlowEth {
-	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac},
-		Mask: uverbs.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}}
+func toMAC(mac [6]byte) ether.FlowEth {
+	return ether.FlowEth{Val: ether.EthFilter{DstMAC: mac},
+		Mask: ether.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}}
 }
 
 // udpFrame returns a UDP frame over IPv4 without checksums.
@@ -90,8 +91,8 @@ func TestFrames(t *testing.T) {
 		for name, post := range framePosts {
 			t.Run(fmt.Sprintf("inline mode %d, %s", mode, name), func(t *testing.T) {
 				w := newWire(t, inlineKit(mode), uverbs.QPConfig{MaxInline: 100})
-				good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC),
-					uverbs.FlowActionTag{ID: 0x4567}}}))(t)
+				good(ether.CreateFlow(w.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toMAC(softMAC),
+					ether.FlowActionTag{ID: 0x4567}}}))(t)
 				id := uint64(0)
 				for _, payload := range []int{0, 1, 20, 58, 500, 1400} {
 					frame := udpFrame(softMAC, 99, payload)
@@ -145,7 +146,7 @@ func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, 
 	}
 	r := got[1]
 	if r.WRID != id|1<<32 || r.Opcode != uverbs.WCRecv || r.Err() != nil || int(r.ByteLen) != len(frame) ||
-		r.QPNum != w.qp.QPN() || r.FlowTag() != 0x4567 {
+		r.QPNum != w.qp.QPN() || ether.FlowTag(&r) != 0x4567 {
 		t.Fatalf("received: %+v", r)
 	}
 	if !bytes.Equal(w.mr.Bytes()[to:][:len(frame)], frame) {
@@ -159,21 +160,21 @@ func (w *wire) sendFrame(t *testing.T, post framePost, id uint64, frame []byte, 
 // TestFrameChecksums checks that the device computes checksums if it can, and reports correct ones.
 func TestFrameChecksums(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
-	good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
+	good(ether.CreateFlow(w.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toMAC(softMAC)}}))(t)
 	frame := udpFrame(softMAC, 5, 64)
 	frame[40], frame[41] = 1, 1 // a wrong checksum, not an omitted one
-	for _, flags := range []uverbs.SendFlags{0, uverbs.IPCsum} {
+	for _, flags := range []uverbs.SendFlags{0, ether.IPCsum} {
 		copy(w.mr.Bytes(), frame)
 		good(w.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}}))(t)
 		good(w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{w.mr.SGE(0, len(frame))}}))(t)
 		r := one(t, w.cq)
-		if ok := r.Flags&uverbs.WCIPCsumOK != 0; ok != (flags != 0) {
+		if ok := r.Flags&ether.WCIPCsumOK != 0; ok != (flags != 0) {
 			t.Errorf("flags %#x: the checksums are right: %v", flags, ok)
 		}
 	}
 	w = newWire(t, inlineKit(1), uverbs.QPConfig{})
 	w.s.Set(func() { w.s.Kernel.Device.DeviceCapFlags = 0 })
-	if _, err := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.IPCsum,
+	if _, err := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: ether.IPCsum,
 		SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}); err != uverbs.ErrOpNotSupported {
 		t.Errorf("a device that makes no checksums: %v", err)
 	}
@@ -181,16 +182,16 @@ func TestFrameChecksums(t *testing.T) {
 
 // TestFrameVLAN checks that the completion has the VLAN tag if requested.
 func TestFrameVLAN(t *testing.T) {
-	for _, flags := range []uverbs.QPCreateFlags{0, uverbs.QPCVLANStripping} {
+	for _, flags := range []uverbs.QPCreateFlags{0, ether.QPCVLANStripping} {
 		w := newWire(t, inlineKit(1), uverbs.QPConfig{CreateFlags: flags})
-		good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
+		good(ether.CreateFlow(w.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toMAC(softMAC)}}))(t)
 		plain := udpFrame(softMAC, 5, 64)
 		frame := append(append(append([]byte{}, plain[:12]...), 0x81, 0, 0x61, 0x23), plain[12:]...)
 		copy(w.mr.Bytes(), frame)
 		good(w.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}}))(t)
 		good(w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{w.mr.SGE(0, len(frame))}}))(t)
 		r := one(t, w.cq)
-		tag, ok := r.CVLAN()
+		tag, ok := ether.CVLAN(&r)
 		want := frame
 		if flags != 0 {
 			want = plain
@@ -207,7 +208,7 @@ func TestFrameStates(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
 	early := good(w.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxRecvWR: 4}))(t)
 	check(t, early.Init())
-	good(early.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
+	good(ether.CreateFlow(early, ether.FlowAttr{Specs: []ether.FlowSpec{toMAC(softMAC)}}))(t)
 	frame := udpFrame(softMAC, 5, 64)
 	copy(w.mr.Bytes(), frame)
 	send := func() {
@@ -283,7 +284,7 @@ func TestFrameMistakes(t *testing.T) {
 		MaxSendWR: 1}); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("a QP, completions of version 0: %v", err)
 	}
-	if _, err := d.pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 1}); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := ether.CreateWQ(d.pd, ether.WQConfig{CQ: cq, MaxWR: 1}); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("a WQ, completions of version 0: %v", err)
 	}
 }
@@ -291,7 +292,7 @@ func TestFrameMistakes(t *testing.T) {
 // TestFrameAllocs checks that frames are posted and polled without allocations.
 func TestFrameAllocs(t *testing.T) {
 	w := newWire(t, inlineKit(2), uverbs.QPConfig{MaxInline: 64})
-	good(w.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC)}}))(t)
+	good(ether.CreateFlow(w.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toMAC(softMAC)}}))(t)
 	frame := udpFrame(softMAC, 5, 64)
 	copy(w.mr.Bytes(), frame)
 	w.s.deferred, w.s.stores = true, make([]store, 0, 16) // the device allocates
@@ -301,7 +302,7 @@ func TestFrameAllocs(t *testing.T) {
 		sent += testing.AllocsPerRun(1, func() {
 			for range 2 {
 				n, err := w.qp.PostRecv(uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(4096, 1500)}})
-				if m, err2 := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled | uverbs.IPCsum,
+				if m, err2 := w.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled | ether.IPCsum,
 					Inline: frame[:inline], SGL: []uverbs.SGE{w.mr.SGE(inline, len(frame)-inline)}}); n+m != 2 || err != nil ||
 					err2 != nil {
 					t.Fatal(n, m, err, err2)

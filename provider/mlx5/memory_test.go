@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // An arena provides the memory of rings, as a program does with Alloc.
@@ -64,7 +65,7 @@ func useArena(t *testing.T, a *arena) {
 	d.pd = good(d.pd.AllocParentDomain(uverbs.ParentDomainConfig{Alloc: a.alloc, Free: a.free}))(t)
 	cq := good(d.c.CreateCQ(uverbs.CQConfig{Entries: 63, PD: d.pd}))(t)
 	srq := good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 8}))(t)
-	wq := good(d.pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 8}))(t)
+	wq := good(ether.CreateWQ(d.pd, ether.WQConfig{CQ: cq, MaxWR: 8}))(t)
 	plain, shared := d.loop(t, uverbs.QPConfig{SendCQ: cq}), d.loop(t, uverbs.QPConfig{SendCQ: cq, SRQ: srq})
 	used := func() {
 		t.Helper()
@@ -86,7 +87,7 @@ func useArena(t *testing.T, a *arena) {
 		"CQ":     second(d.c.CreateCQ(uverbs.CQConfig{Entries: 1, PD: d.pd})),
 		"QP":     second(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1})),
 		"SRQ":    second(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1})),
-		"WQ":     second(d.pd.CreateWQ(uverbs.WQConfig{CQ: cq, MaxWR: 1})),
+		"WQ":     second(ether.CreateWQ(d.pd, ether.WQConfig{CQ: cq, MaxWR: 1})),
 		"resize": cq.Resize(1000),
 	} {
 		if !errors.Is(err, a.broken) {

@@ -76,8 +76,8 @@ func (c *deviceContext) CreateQP(
 	if cfg.Type == uverbs.DCT {
 		return c.createDCT(cfg, env, options.OutOfOrder, create)
 	}
-	if cfg.RSS != nil {
-		reply, err := c.createRSS(cfg.RSS, create)
+	if env.RSS != nil {
+		reply, err := c.createRSS(env.RSS, create)
 		return nil, reply, err
 	}
 	s, err := c.limits.sizesOf(cfg, options.OutOfOrder)

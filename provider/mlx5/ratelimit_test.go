@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/connectx/engine"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // rateDesk returns a device with rates up to 1000 kb/s, and a raw packet QP in RTS.
@@ -54,16 +55,17 @@ func TestDriverAttr(t *testing.T) {
 	if want := (uverbs.PacketPacingCaps{MinRate: 1, MaxRate: 1000, SupportedQPTs: raw}); got.PacketPacing != want {
 		t.Errorf("the rates are %+v, want %+v", got.PacketPacing, want)
 	}
-	if want := (uverbs.TSOCaps{MaxSize: 65536, SupportedQPTs: raw}); got.TSO != want {
-		t.Errorf("segmentation offload is %+v, want %+v", got.TSO, want)
+	ethernet := good(ether.QueryDevice(d.c))(t)
+	if want := (ether.TSOCaps{MaxSize: 65536, SupportedQPTs: raw}); ethernet.TSO != want {
+		t.Errorf("segmentation offload is %+v, want %+v", ethernet.TSO, want)
 	}
-	if got.RSS.Functions != uverbs.RSSToeplitz || got.RSS.Fields != 0xff {
-		t.Errorf("the hash functions are %#x and the fields %#x, want 0x1 and 0xff", got.RSS.Functions, got.RSS.Fields)
+	if r := ethernet.RSS; r.Functions != ether.RSSToeplitz || r.Fields != 0xff {
+		t.Errorf("the hash functions are %#x and the fields %#x, want 0x1 and 0xff", r.Functions, r.Fields)
 	}
 	d.s.Set(func() { d.s.Raw, d.s.RateMax = false, 0 })
-	got = good(d.c.QueryDevice())(t)
-	if got.PacketPacing != (uverbs.PacketPacingCaps{}) || got.TSO != (uverbs.TSOCaps{}) || got.RSS.Fields != 0 {
-		t.Errorf("a device without raw packets has %+v, %+v, %+v", got.PacketPacing, got.TSO, got.RSS)
+	got, ethernet = good(d.c.QueryDevice())(t), good(ether.QueryDevice(d.c))(t)
+	if got.PacketPacing != (uverbs.PacketPacingCaps{}) || ethernet.TSO != (ether.TSOCaps{}) || ethernet.RSS.Fields != 0 {
+		t.Errorf("a device without raw packets has %+v, %+v", got.PacketPacing, ethernet)
 	}
 }
 

@@ -249,7 +249,8 @@ func TestShortMessageForeign(t *testing.T) {
 	if !asked() {
 		t.Error("the first queue pair does not have short messages in completions")
 	}
-	extension := driver.ExtensionConfig{Kind: "key", Memory: true, Create: func() (uint32, error) { return 1, nil },
+	extension := driver.ExtensionConfig{Kind: "key", Memory: true,
+		Create:  func(driver.Extension) (uint32, error) { return 1, nil },
 		Destroy: func() error { return nil }}
 	for name, open := range map[string]func() io.Closer{
 		"imported memory": func() io.Closer { return good(d.pd.ImportMR(d.mr.Handle()))(t) },
@@ -264,7 +265,7 @@ func TestShortMessageForeign(t *testing.T) {
 			t.Errorf("a queue pair after %s does not have short messages in completions", name)
 		}
 	}
-	extension.Create = func() (uint32, error) { return 0, unix.EINVAL }
+	extension.Create = func(driver.Extension) (uint32, error) { return 0, unix.EINVAL }
 	if _, err := driver.Extend(d.c, "create", extension); err == nil || !asked() {
 		t.Errorf("after a key that was not created (%v), no short messages are in completions", err)
 	}

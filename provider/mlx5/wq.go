@@ -117,12 +117,12 @@ func (q *wq) Retire() error {
 }
 
 // createRSS creates a QP that spreads packets over WQs. It has no queues.
-func (c *deviceContext) createRSS(cfg *uverbs.RSSConfig, create driver.Command) (driver.Reply, error) {
-	req := &uapi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(cfg.Fields), RxHashFunction: uint8(cfg.Function),
+func (c *deviceContext) createRSS(cfg *driver.RSSConfig, create driver.Command) (driver.Reply, error) {
+	req := &uapi.Mlx5IbCreateQpRss{RxHashFieldsMask: cfg.Fields, RxHashFunction: cfg.Function,
 		RxKeyLen: uint8(len(cfg.Key))}
 	if room := len(req.RxHashKey); len(cfg.Key) > room {
 		return driver.Reply{}, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("RSS.Key has %d bytes, of which the device takes %d at most", len(cfg.Key), room)}
+			Detail: fmt.Sprintf("Key has %d bytes, of which the device takes %d at most", len(cfg.Key), room)}
 	}
 	copy(req.RxHashKey[:], cfg.Key)
 	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))

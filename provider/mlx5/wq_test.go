@@ -4,38 +4,38 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // A fan has a QP that sends and a QP that spreads received frames over WQs.
 type fan struct {
 	*wire
 	recvs *uverbs.CQ
-	wqs   []*uverbs.WQ
+	wqs   []*ether.WQ
 	rss   *uverbs.QP
 }
 
-func newFan(t *testing.T, flags uverbs.WQFlags) *fan {
+func newFan(t *testing.T, flags ether.WQFlags) *fan {
 	t.Helper()
 	f := &fan{wire: newWire(t, inlineKit(1), uverbs.QPConfig{})}
 	f.recvs = good(f.c.CreateCQ(uverbs.CQConfig{Entries: 255}))(t)
 	for range 4 {
-		q := good(f.pd.CreateWQ(uverbs.WQConfig{CQ: f.recvs, MaxWR: 16, MaxSGE: 1, Flags: flags}))(t)
+		q := good(ether.CreateWQ(f.pd, ether.WQConfig{CQ: f.recvs, MaxWR: 16, MaxSGE: 1, Flags: flags}))(t)
 		check(t, q.Ready())
 		f.wqs = append(f.wqs, q)
 	}
-	table := good(f.c.CreateRWQIndTable(f.wqs...))(t)
+	table := good(ether.CreateRWQIndTable(f.c, f.wqs...))(t)
 	key := make([]byte, 40)
 	for i := range key {
 		key[i] = byte(i*37 + 11)
 	}
-	f.rss = good(f.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket,
-		RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz, Key: key,
-			Fields: uverbs.RSSSrcPortUDP | uverbs.RSSDstPortUDP | uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
-	good(f.rss.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toMAC(softMAC),
-		uverbs.FlowIPv4{Val: uverbs.IPv4Filter{Dst: [4]byte{10, 0, 0, 2}},
-			Mask: uverbs.IPv4Filter{Dst: [4]byte{255, 255, 255, 255}}},
-		uverbs.FlowUDP{Val: uverbs.PortFilter{Dst: 0x708}, Mask: uverbs.PortFilter{Dst: 0xffff}},
-		uverbs.FlowActionTag{ID: 9}}}))(t)
+	f.rss = good(ether.CreateRSSQP(f.pd, ether.RSSConfig{Table: table, Function: ether.RSSToeplitz, Key: key,
+		Fields: ether.RSSSrcPortUDP | ether.RSSDstPortUDP | ether.RSSSrcIPv4 | ether.RSSDstIPv4}))(t)
+	good(ether.CreateFlow(f.rss, ether.FlowAttr{Specs: []ether.FlowSpec{toMAC(softMAC),
+		ether.FlowIPv4{Val: ether.IPv4Filter{Dst: [4]byte{10, 0, 0, 2}},
+			Mask: ether.IPv4Filter{Dst: [4]byte{255, 255, 255, 255}}},
+		ether.FlowUDP{Val: ether.PortFilter{Dst: 0x708}, Mask: ether.PortFilter{Dst: 0xffff}},
+		ether.FlowActionTag{ID: 9}}}))(t)
 	return f
 }
 
@@ -68,7 +68,7 @@ func TestRSS(t *testing.T) {
 		f.send(t, sport)
 		r := one(t, f.recvs)
 		q := int(r.WRID) / 100
-		if r.Err() != nil || r.QPNum != f.wqs[q].WQN() || r.FlowTag() != 9 || int(r.WRID)%100 != taken[q] ||
+		if r.Err() != nil || r.QPNum != f.wqs[q].WQN() || ether.FlowTag(&r) != 9 || int(r.WRID)%100 != taken[q] ||
 			r.ByteLen != 106 {
 			t.Fatalf("frame %d: %+v", i, r)
 		}
@@ -90,12 +90,12 @@ func TestRSS(t *testing.T) {
 // TestWQStates checks that a WQ in ERR flushes, that RESET empties it and removes its completions but not those of
 // others, and that in RDY it works again.
 func TestWQStates(t *testing.T) {
-	f := newFan(t, uverbs.WQCVLANStripping)
+	f := newFan(t, ether.WQCVLANStripping)
 	f.recv(t, 2)
 	for _, q := range f.wqs[:2] {
-		check(t, q.Modify(uverbs.WQAttr{State: uverbs.WQStateErr}, uverbs.WQMaskState))
+		check(t, q.Modify(ether.WQAttr{State: ether.WQStateErr}, ether.WQMaskState))
 	}
-	check(t, f.wqs[0].Modify(uverbs.WQAttr{State: uverbs.WQStateReset}, uverbs.WQMaskState))
+	check(t, f.wqs[0].Modify(ether.WQAttr{State: ether.WQStateReset}, ether.WQMaskState))
 	for k := range 2 {
 		if r := one(t, f.recvs); r.WRID != uint64(100+k) || r.Status != uverbs.WCWRFlushErr || r.QPNum != f.wqs[1].WQN() {
 			t.Errorf("flushed: %+v", r)
@@ -120,11 +120,11 @@ func TestWQStates(t *testing.T) {
 // TestPurgeWQ checks that the completions of a closed WQ are removed from its CQ.
 func TestPurgeWQ(t *testing.T) {
 	w := newWire(t, inlineKit(1), uverbs.QPConfig{})
-	q := good(w.pd.CreateWQ(uverbs.WQConfig{CQ: w.cq, MaxWR: 4}))(t)
+	q := good(ether.CreateWQ(w.pd, ether.WQConfig{CQ: w.cq, MaxWR: 4}))(t)
 	check(t, q.Ready())
 	good(q.PostRecv(uverbs.RecvWR{}, uverbs.RecvWR{}))(t)
 	good(w.qp.PostRecv(uverbs.RecvWR{WRID: 7}))(t)
-	check(t, q.Modify(uverbs.WQAttr{State: uverbs.WQStateErr}, uverbs.WQMaskState))
+	check(t, q.Modify(ether.WQAttr{State: ether.WQStateErr}, ether.WQMaskState))
 	check(t, w.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
 	check(t, q.Close())
 	if r := one(t, w.cq); r.WRID != 7 || r.QPNum != w.qp.QPN() {

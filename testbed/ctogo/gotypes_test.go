@@ -19,7 +19,8 @@ const module = "github.com/goverbs/goverbs"
 var root = filepath.Join("..", "..")
 
 // public maps the names of the packages in the tables to their directories.
-var public = map[string]string{"cm": "cm", "devx": "provider/mlx5/devx", "mlx5": "provider/mlx5", "rsocket": "rsocket",
+var public = map[string]string{"cm": "cm", "devx": "provider/mlx5/devx", "ether": "uverbs/ether",
+	"mlx5": "provider/mlx5", "rsocket": "rsocket",
 	"uverbs": "uverbs"}
 
 // An importer imports the packages of this module. All other packages are empty,

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // TestDeviceParityFlow has the tests of tests/test_flow.py.
 func TestDeviceParityFlow(t *testing.T) {
-	eth := func(kind uint16) uverbs.FlowEth {
+	eth := func(kind uint16) ether.FlowEth {
 		f := toRawMAC(rawMAC)
 		f.Val.SrcMAC, f.Mask.SrcMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc9}, wholeMAC
 		f.Val.EtherType, f.Mask.EtherType = kind, 0xffff
@@ -18,28 +19,28 @@ func TestDeviceParityFlow(t *testing.T) {
 	for i := range all6 {
 		all6[i] = 255
 	}
-	ip4 := uverbs.FlowIPv4{Val: uverbs.IPv4Filter{Src: [4]byte{10, 9, 8, 1}, Dst: [4]byte{10, 9, 8, 2}, Proto: 17},
-		Mask: uverbs.IPv4Filter{Src: all4, Dst: all4, Proto: 255}}
-	ip6 := func(proto uint8) uverbs.FlowIPv6 {
-		return uverbs.FlowIPv6{Val: uverbs.IPv6Filter{
+	ip4 := ether.FlowIPv4{Val: ether.IPv4Filter{Src: [4]byte{10, 9, 8, 1}, Dst: [4]byte{10, 9, 8, 2}, Proto: 17},
+		Mask: ether.IPv4Filter{Src: all4, Dst: all4, Proto: 255}}
+	ip6 := func(proto uint8) ether.FlowIPv6 {
+		return ether.FlowIPv6{Val: ether.IPv6Filter{
 			Src: [16]byte{0: 0xfd, 15: 1}, Dst: [16]byte{0: 0xfd, 15: 2}, NextHeader: proto},
-			Mask: uverbs.IPv6Filter{Src: all6, Dst: all6, NextHeader: 255}}
+			Mask: ether.IPv6Filter{Src: all6, Dst: all6, NextHeader: 255}}
 	}
-	ports, allPorts := uverbs.PortFilter{Dst: 5678, Src: 1234}, uverbs.PortFilter{Dst: 0xffff, Src: 0xffff}
-	udp, tcp := uverbs.FlowUDP{Val: ports, Mask: allPorts}, uverbs.FlowTCP{Val: ports, Mask: allPorts}
+	ports, allPorts := ether.PortFilter{Dst: 5678, Src: 1234}, ether.PortFilter{Dst: 0xffff, Src: 0xffff}
+	udp, tcp := ether.FlowUDP{Val: ports, Mask: allPorts}, ether.FlowTCP{Val: ports, Mask: allPorts}
 	for name, c := range map[string]struct {
 		packet rawPacket
-		specs  []uverbs.FlowSpec
+		specs  []ether.FlowSpec
 	}{
-		"test_eth_spec_flow_traffic":  {rawPacket{}, []uverbs.FlowSpec{eth(0x800)}},
-		"test_ipv4_spec_flow_traffic": {rawPacket{}, []uverbs.FlowSpec{ip4}},
-		"test_ipv6_spec_flow_traffic": {rawPacket{v6: true}, []uverbs.FlowSpec{eth(0x86dd), ip6(17)}},
-		"test_udp_spec_flow_traffic":  {rawPacket{}, []uverbs.FlowSpec{eth(0x800), ip4, udp}},
-		"test_tcp_spec_flow_traffic":  {rawPacket{v6: true, tcp: true}, []uverbs.FlowSpec{eth(0x86dd), ip6(6), tcp}},
+		"test_eth_spec_flow_traffic":  {rawPacket{}, []ether.FlowSpec{eth(0x800)}},
+		"test_ipv4_spec_flow_traffic": {rawPacket{}, []ether.FlowSpec{ip4}},
+		"test_ipv6_spec_flow_traffic": {rawPacket{v6: true}, []ether.FlowSpec{eth(0x86dd), ip6(17)}},
+		"test_udp_spec_flow_traffic":  {rawPacket{}, []ether.FlowSpec{eth(0x800), ip4, udp}},
+		"test_tcp_spec_flow_traffic":  {rawPacket{v6: true, tcp: true}, []ether.FlowSpec{eth(0x86dd), ip6(6), tcp}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := newRawTap(t, 0), newRawTap(t, 0)
-			must(server.qp.CreateFlow(uverbs.FlowAttr{Specs: c.specs}))(t)
+			must(ether.CreateFlow(server.qp, ether.FlowAttr{Specs: c.specs}))(t)
 			c.packet.dst, c.packet.from, c.packet.payload = rawMAC, 1, 1024
 			frame := c.packet.frame()
 			for i := range 10 {
@@ -79,20 +80,19 @@ func rssTraffic(t *testing.T) {
 	const wqs, perWQ, addresses = 8, 32, 60
 	client, server := newRawTap(t, 0), newTap(t)
 	cqs := []*uverbs.CQ{server.cq, must(server.dev.CreateCQ(uverbs.CQConfig{Entries: 256}))(t)}
-	var list []*uverbs.WQ
+	var list []*ether.WQ
 	for i := range wqs {
-		q := must(server.pd.CreateWQ(uverbs.WQConfig{CQ: cqs[i%2], MaxWR: perWQ, MaxSGE: 2}))(t)
+		q := must(ether.CreateWQ(server.pd, ether.WQConfig{CQ: cqs[i%2], MaxWR: perWQ, MaxSGE: 2}))(t)
 		check(t, q.Ready())
 		for range perWQ {
 			must(q.PostRecv(uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{server.mr.SGE(rawTo, rawRoom)}}))(t)
 		}
 		list = append(list, q)
 	}
-	table := must(server.dev.CreateRWQIndTable(list...))(t)
-	rss := must(server.pd.CreateQP(uverbs.QPConfig{
-		Type: uverbs.RawPacket, RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
-			Key: rssKey, Fields: uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))(t)
-	must(rss.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
+	table := must(ether.CreateRWQIndTable(server.dev, list...))(t)
+	rss := must(ether.CreateRSSQP(server.pd, ether.RSSConfig{Table: table, Function: ether.RSSToeplitz,
+		Key: rssKey, Fields: ether.RSSSrcIPv4 | ether.RSSDstIPv4}))(t)
+	must(ether.CreateFlow(rss, ether.FlowAttr{Specs: []ether.FlowSpec{toRawMAC(rawMAC)}}))(t)
 	chosen := map[byte]uint64{}
 	used := map[uint64]int{}
 	for i := range 2 * addresses {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // TestDeviceParityTimestamp has the tests of tests/test_mlx5_timestamp.py. In Go every
@@ -101,7 +102,7 @@ func stampRC(t *testing.T, wall bool) {
 // stampRaw sends a raw packet.
 func stampRaw(t *testing.T) (client, server *tap, s stamps) {
 	client, server = newRawTap(t, 0), newRawTap(t, 0)
-	must(server.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
+	must(ether.CreateFlow(server.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toRawMAC(rawMAC)}}))(t)
 	s = stamps{before: clock(t, client.dev), began: time.Now()}
 	server.listen(t, 1)
 	frame := rawPacket{dst: rawMAC, payload: 1000}.frame()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // A tap is one end of raw packets. A device delivers its own packets only if two programs have
@@ -154,22 +155,22 @@ func onesSum(b []byte) uint16 {
 
 var wholeMAC = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-func toRawMAC(mac [6]byte) uverbs.FlowEth {
-	return uverbs.FlowEth{Val: uverbs.EthFilter{DstMAC: mac}, Mask: uverbs.EthFilter{DstMAC: wholeMAC}}
+func toRawMAC(mac [6]byte) ether.FlowEth {
+	return ether.FlowEth{Val: ether.EthFilter{DstMAC: mac}, Mask: ether.EthFilter{DstMAC: wholeMAC}}
 }
 
 // TestDeviceRawPacket checks that frames arrive unchanged, with their flow's tag, and that frames
 // that match no flow do not arrive.
 func TestDeviceRawPacket(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
-	flow := must(b.qp.CreateFlow(uverbs.FlowAttr{
-		Specs: []uverbs.FlowSpec{toRawMAC(rawMAC), uverbs.FlowActionTag{ID: 0x12345}}}))(t)
+	flow := must(ether.CreateFlow(b.qp, ether.FlowAttr{
+		Specs: []ether.FlowSpec{toRawMAC(rawMAC), ether.FlowActionTag{ID: 0x12345}}}))(t)
 	sums := must(a.dev.QueryDevice())(t).CapFlags&uverbs.DeviceRawIPCsum != 0
 	id := uint64(10)
 	for _, payload := range []int{18, 64, 500, 1400} {
 		frame := rawPacket{dst: rawMAC, payload: payload}.frame()
 		for _, inline := range []int{0, 18, 34, min(len(frame), 128)} {
-			for _, flags := range []uverbs.SendFlags{0, uverbs.IPCsum} {
+			for _, flags := range []uverbs.SendFlags{0, ether.IPCsum} {
 				if flags != 0 && !sums {
 					continue
 				}
@@ -178,11 +179,11 @@ func TestDeviceRawPacket(t *testing.T) {
 				a.send(t, frame, inline, flags)
 				wc := b.next(t)
 				got := b.mr.Bytes()[rawTo:][:wc.ByteLen]
-				if wc.WRID != id || wc.Opcode != uverbs.WCRecv || wc.QPNum != b.qp.QPN() || wc.FlowTag() != 0x12345 {
+				if wc.WRID != id || wc.Opcode != uverbs.WCRecv || wc.QPNum != b.qp.QPN() || ether.FlowTag(&wc) != 0x12345 {
 					t.Fatalf("received: %+v", wc)
 				}
 				if flags != 0 {
-					if wc.Flags&uverbs.WCIPCsumOK == 0 || bytes.Equal(got[40:42], []byte{0, 0}) {
+					if wc.Flags&ether.WCIPCsumOK == 0 || bytes.Equal(got[40:42], []byte{0, 0}) {
 						t.Errorf("checksums were asked for: %+v, % x", wc, got[:42])
 					}
 					copy(got[40:42], []byte{0, 0})
@@ -202,11 +203,11 @@ func TestDeviceRawPacket(t *testing.T) {
 	}
 	// Without a flow no frame arrives.
 	check(t, flow.Close())
-	back := must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(other)}}))(t)
+	back := must(ether.CreateFlow(b.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toRawMAC(other)}}))(t)
 	b.listen(t, 6)
 	a.send(t, rawPacket{dst: rawMAC, payload: 100}.frame(), 18, 0)
 	a.send(t, rawPacket{dst: other, payload: 300}.frame(), 18, 0)
-	if wc := b.next(t); wc.WRID != 6 || wc.ByteLen != 342 || wc.FlowTag() != 0 {
+	if wc := b.next(t); wc.WRID != 6 || wc.ByteLen != 342 || ether.FlowTag(&wc) != 0 {
 		t.Errorf("received: %+v", wc)
 	}
 	if err := b.qp.Close(); !errors.Is(err, uverbs.ErrBusy) {
@@ -217,16 +218,16 @@ func TestDeviceRawPacket(t *testing.T) {
 
 // TestDeviceRawPacketVLAN checks that flows match a VLAN tag, and that the completion contains it.
 func TestDeviceRawPacketVLAN(t *testing.T) {
-	a, b := newRawTap(t, 0), newRawTap(t, uverbs.QPCVLANStripping)
+	a, b := newRawTap(t, 0), newRawTap(t, ether.QPCVLANStripping)
 	eth := toRawMAC(rawMAC)
 	eth.Val.VLANTag, eth.Mask.VLANTag = 0x123, 0xfff
-	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{eth}}))(t)
+	must(ether.CreateFlow(b.qp, ether.FlowAttr{Specs: []ether.FlowSpec{eth}}))(t)
 	b.listen(t, 1)
 	for _, vlan := range []uint16{0x124, 0x6123} {
 		a.send(t, rawPacket{dst: rawMAC, vlan: vlan, payload: 64}.frame(), 18, 0)
 	}
 	wc := b.next(t)
-	if tag, ok := wc.CVLAN(); !ok || tag != 0x6123 {
+	if tag, ok := ether.CVLAN(&wc); !ok || tag != 0x6123 {
 		t.Errorf("the tag is %#x, %v", tag, ok)
 	}
 	same(t, b.mr.Bytes()[rawTo:][:wc.ByteLen], rawPacket{dst: rawMAC, payload: 64}.frame())
@@ -236,7 +237,7 @@ func TestDeviceRawPacketVLAN(t *testing.T) {
 // after RESET.
 func TestDeviceRawPacketStates(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
-	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
+	must(ether.CreateFlow(b.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toRawMAC(rawMAC)}}))(t)
 	b.listen(t, 3)
 	check(t, b.qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
 	var wcs [1]uverbs.WC
@@ -259,7 +260,7 @@ func TestDeviceRawPacketStates(t *testing.T) {
 // wall-clock time.
 func TestDeviceRawPacketTimestamps(t *testing.T) {
 	a, b := newRawTap(t, 0), newRawTap(t, 0)
-	must(b.qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{toRawMAC(rawMAC)}}))(t)
+	must(ether.CreateFlow(b.qp, ether.FlowAttr{Specs: []ether.FlowSpec{toRawMAC(rawMAC)}}))(t)
 	before := must(b.dev.QueryClock())(t)
 	b.listen(t, 1)
 	a.send(t, rawPacket{dst: rawMAC, payload: 64}.frame(), 18, 0)
@@ -294,7 +295,7 @@ func TestDeviceRawPacketRights(t *testing.T) {
 // objects use them.
 func TestDeviceWQ(t *testing.T) {
 	p := newTap(t)
-	wq, err := p.pd.CreateWQ(uverbs.WQConfig{CQ: p.cq, MaxWR: 8, MaxSGE: 2})
+	wq, err := ether.CreateWQ(p.pd, ether.WQConfig{CQ: p.cq, MaxWR: 8, MaxSGE: 2})
 	hasRaw(t, p.dev, err)
 	check(t, wq.Ready())
 	for i := range 8 {
@@ -303,7 +304,7 @@ func TestDeviceWQ(t *testing.T) {
 	if _, err := wq.PostRecv(uverbs.RecvWR{}); err != uverbs.ErrQueueFull {
 		t.Errorf("a full WQ: %v", err)
 	}
-	check(t, wq.Modify(uverbs.WQAttr{State: uverbs.WQStateErr}, uverbs.WQMaskState))
+	check(t, wq.Modify(ether.WQAttr{State: ether.WQStateErr}, ether.WQMaskState))
 	for i := range 8 {
 		var wcs [1]uverbs.WC
 		must(p.cq.PollWait(p.ctx, wcs[:]))(t)
@@ -311,13 +312,13 @@ func TestDeviceWQ(t *testing.T) {
 			t.Errorf("flushed: %+v", wc)
 		}
 	}
-	if err := wq.Modify(uverbs.WQAttr{State: uverbs.WQStateRdy}, uverbs.WQMaskState); !errors.Is(err, uverbs.ErrInvalid) {
+	if err := wq.Modify(ether.WQAttr{State: ether.WQStateRdy}, ether.WQMaskState); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Logf("ERR to RDY: %v", err) // devices may accept it
 	}
-	check(t, wq.Modify(uverbs.WQAttr{State: uverbs.WQStateReset}, uverbs.WQMaskState))
+	check(t, wq.Modify(ether.WQAttr{State: ether.WQStateReset}, ether.WQMaskState))
 	check(t, wq.Ready())
 	must(wq.PostRecv(uverbs.RecvWR{WRID: 9}))(t)
-	table := must(p.dev.CreateRWQIndTable(wq, wq))(t)
+	table := must(ether.CreateRWQIndTable(p.dev, wq, wq))(t)
 	if err := wq.Close(); !errors.Is(err, uverbs.ErrBusy) {
 		t.Errorf("Close under a table: %v", err)
 	}

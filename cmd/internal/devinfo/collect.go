@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // A deviceInfo has all printed attributes of a device.
 type deviceInfo struct {
 	device  uverbs.Device
 	attr    *uverbs.DeviceAttr
+	ether   *ether.DeviceAttr
 	boardID string // "" if the driver reports none
 	vectors int
 	ports   []portInfo
@@ -73,7 +75,11 @@ func collect(c *uverbs.Context, opt *options) (*deviceInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &deviceInfo{device: c.Device(), attr: attr, vectors: c.CompVectors()}
+	ethernet, err := ether.QueryDevice(c)
+	if err != nil {
+		return nil, err
+	}
+	info := &deviceInfo{device: c.Device(), attr: attr, ether: ethernet, vectors: c.CompVectors()}
 	if info.boardID, err = boardID(c.Name()); err != nil {
 		return nil, err
 	}

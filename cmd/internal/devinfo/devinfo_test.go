@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // rxe returns what Linux 6.12 reports for a soft-RoCE device.
@@ -39,7 +40,7 @@ func rxe() *deviceInfo {
 	return &deviceInfo{
 		device: uverbs.Device{Name: "rxe0", NodeType: uverbs.NodeCA, Ports: 1, DriverID: 14, ABI: 2,
 			Node: "/dev/infiniband/uverbs0"},
-		attr: attr, vectors: 2,
+		attr: attr, ether: new(ether.DeviceAttr), vectors: 2,
 		ports: []portInfo{{number: 1, attr: port, pkeys: []uint16{0xffff},
 			gids: []uverbs.GIDEntry{gid(0, "fe80::5885:9aff:fe07:e7d4"), gid(1, "10.9.0.1")}}},
 	}
@@ -52,19 +53,19 @@ func rich() *deviceInfo {
 	d := rxe()
 	d.device.Name, d.boardID = "mlx5_0", "MT_0000000359"
 	d.attr.PhysPortCnt = 2
-	a := d.attr
+	a, e := d.attr, d.ether
 	a.FWVer, a.VendorID, a.VendorPartID, a.HWVer = "22.41.1000", 0x2c9, 4125, 0x1a
 	a.CapFlags = 1<<0 | 1<<20 | 1<<30
 	a.AtomicCap, a.MaxFMR, a.MaxMapPerFMR, a.MaxSRQ = 7, 3, 4, 0
 	a.ODP = uverbs.ODPCaps{General: 7, RC: 0x1f, UC: 1 << 5, UD: 1 << 9}
-	a.TimestampMask, a.HCACoreClock, a.RawPacketCaps = 1<<63-1, 1000000, 0x1f
+	a.TimestampMask, a.HCACoreClock, e.RawPacketCaps = 1<<63-1, 1000000, 0x1f
 	a.CapFlagsEx = 1<<34 | 1<<36 | 1
-	a.RSS = uverbs.RSSCaps{SupportedQPTs: 1<<8 | 1<<4 | 1<<2, MaxRWQIndirectionTables: 5, MaxRWQIndirectionTableSize: 6}
-	a.RSS.Functions, a.RSS.Fields = uverbs.RSSToeplitz, 0x800000FF
-	a.TSO = uverbs.TSOCaps{MaxSize: 65536, SupportedQPTs: 1<<8 | 1<<4}
+	e.RSS = ether.RSSCaps{SupportedQPTs: 1<<8 | 1<<4 | 1<<2, MaxRWQIndirectionTables: 5, MaxRWQIndirectionTableSize: 6}
+	e.RSS.Functions, e.RSS.Fields = ether.RSSToeplitz, 0x800000FF
+	e.TSO = ether.TSOCaps{MaxSize: 65536, SupportedQPTs: 1<<8 | 1<<4}
 	a.PacketPacing = uverbs.PacketPacingCaps{MinRate: 1, MaxRate: 100000000, SupportedQPTs: 1<<8 | 1<<2}
 	a.TagMatching = uverbs.TMCaps{MaxRndvHdrSize: 16, MaxNumTags: 127, Flags: 1, MaxOps: 64, MaxSGE: 1}
-	a.MaxModerateCount, a.MaxModeratePeriod, a.MaxDMSize, a.MaxWQTypeRQ = 65535, 4095, 131072, 8388608
+	a.MaxModerateCount, a.MaxModeratePeriod, a.MaxDMSize, e.MaxWQTypeRQ = 65535, 4095, 131072, 8388608
 	p := d.ports[0].attr
 	p.State, p.ActiveMTU, p.MaxVLNum, p.ActiveWidth, p.ActiveSpeed, p.PhysState = 5, 9, 9, 9, 9, 9
 	d.ports[0].gids[0].Type = uverbs.GIDTypeRoCEv1
@@ -125,7 +126,7 @@ func TestJSON(t *testing.T) {
 	for _, c := range []struct {
 		in map[string]any
 		of any
-	}{{docs[0], uverbs.DeviceAttr{}}, {port, uverbs.PortAttr{}}} {
+	}{{docs[0], uverbs.DeviceAttr{}}, {docs[0], ether.DeviceAttr{}}, {port, uverbs.PortAttr{}}} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(c.of)) {
 			if _, ok := c.in[f.Name]; !ok {
 				t.Errorf("%T.%s is not in the document", c.of, f.Name)

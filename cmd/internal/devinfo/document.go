@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // The JSON document is a list of devices. Its keys are the field names of the Go
@@ -21,11 +22,15 @@ type deviceDocument struct {
 	BoardID     string `json:",omitempty"`
 	CompVectors int
 	*uverbs.DeviceAttr
+	*etherAttr
 	NodeGUID     string // replaces the number in DeviceAttr
 	SysImageGUID string
 	AtomicCap    string
 	Ports        []portDocument
 }
+
+// etherAttr is embedded beside another DeviceAttr.
+type etherAttr = ether.DeviceAttr
 
 type portDocument struct {
 	Port int
@@ -49,7 +54,7 @@ func document(d *deviceInfo) deviceDocument {
 	a := d.attr
 	doc := deviceDocument{Name: d.device.Name, Driver: d.device.Driver(), DriverABI: d.device.ABI, Node: d.device.Node,
 		Transport: transportOf(d.device.NodeType).String(), BoardID: d.boardID, CompVectors: d.vectors,
-		DeviceAttr: a, NodeGUID: a.NodeGUID.String(), SysImageGUID: a.SysImageGUID.String(),
+		DeviceAttr: a, etherAttr: d.ether, NodeGUID: a.NodeGUID.String(), SysImageGUID: a.SysImageGUID.String(),
 		AtomicCap: name(atomicCaps, a.AtomicCap, "unknown"), Ports: []portDocument{}}
 	for i := range d.ports {
 		doc.Ports = append(doc.Ports, documentPort(&d.ports[i]))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // A printer writes lines in the format of ibv_devinfo: a name, tabs up to a
@@ -82,7 +83,7 @@ func printDevice(w io.Writer, d *deviceInfo, verbose bool) {
 	p.device("phys_port_cnt", "%d", a.PhysPortCnt)
 	if verbose {
 		p.limits(a)
-		p.extended(a)
+		p.extended(a, d.ether)
 		p.device("num_comp_vectors", "%d", d.vectors)
 	}
 	for i := range d.ports {
@@ -134,7 +135,7 @@ func (p printer) counts(all []count) {
 }
 
 // extended prints the additional attributes of struct ibv_device_attr_ex.
-func (p printer) extended(a *uverbs.DeviceAttr) {
+func (p printer) extended(a *uverbs.DeviceAttr, e *ether.DeviceAttr) {
 	p.text("general_odp_caps:")
 	p.flags(a.ODP.General, odpGeneral)
 	p.odp("rc", a.ODP.RC)
@@ -151,15 +152,15 @@ func (p printer) extended(a *uverbs.DeviceAttr) {
 	} else {
 		p.text("core clock not supported")
 	}
-	if a.RawPacketCaps != 0 {
+	if e.RawPacketCaps != 0 {
 		p.text("raw packet caps:")
-		p.known(uint64(a.RawPacketCaps), rawPacketCaps)
+		p.known(uint64(e.RawPacketCaps), rawPacketCaps)
 	}
 	p.device("device_cap_flags_ex", "0x%X", a.CapFlagsEx)
 	p.flags(a.CapFlagsEx&^0xffffffff, capFlagsEx)
-	p.tso(&a.TSO)
-	p.rss(&a.RSS)
-	p.device("max_wq_type_rq", "%d", a.MaxWQTypeRQ)
+	p.tso(&e.TSO)
+	p.rss(&e.RSS)
+	p.device("max_wq_type_rq", "%d", e.MaxWQTypeRQ)
 	p.packetPacing(&a.PacketPacing)
 	p.tagMatching(&a.TagMatching)
 	p.optional(a)
@@ -198,7 +199,7 @@ func (p printer) known(set uint64, names []bit) {
 	}
 }
 
-func (p printer) tso(c *uverbs.TSOCaps) {
+func (p printer) tso(c *ether.TSOCaps) {
 	p.text("tso_caps:")
 	p.line(2, "max_tso", 48, "%d", c.MaxSize)
 	if c.MaxSize != 0 {
@@ -221,7 +222,7 @@ func (p printer) qpTypes(set uint32) {
 	p.flags(uint64(set), offloadQPTypes)
 }
 
-func (p printer) rss(r *uverbs.RSSCaps) {
+func (p printer) rss(r *ether.RSSCaps) {
 	const column = 64
 	p.text("rss_caps:")
 	p.line(2, "max_rwq_indirection_tables", column, "%d", r.MaxRWQIndirectionTables)

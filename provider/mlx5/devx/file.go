@@ -34,7 +34,7 @@ func openFile(ctx *uverbs.Context, kind, op string, id uint16, start func(*ioctl
 	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
 		f.dev, f.name = dev, dev.Name()
 		f.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: kind,
-			Create:  func() (uint32, error) { return f.open(id, start) },
+			Create:  func(driver.Extension) (uint32, error) { return f.open(id, start) },
 			Destroy: func() error { return f.f.Close() }})
 		return err
 	})

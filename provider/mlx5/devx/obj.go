@@ -37,7 +37,7 @@ func Create(ctx *uverbs.Context, in, out []byte) (*Obj, error) {
 		o.dev = dev
 		o.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "DevX object",
 			Memory: len(in) >= headerSize && binary.BigEndian.Uint16(in) == cmdCreateMKey,
-			Create: func() (uint32, error) {
+			Create: func(driver.Extension) (uint32, error) {
 				err := o.create(in, out)
 				return o.handle, err
 			},

@@ -51,7 +51,7 @@ func AllocPacing(ctx *uverbs.Context, cfg PacingConfig) (*Pacing, error) {
 		}
 		p.dev = dev
 		p.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "packet pacing",
-			Create:  func() (uint32, error) { return p.alloc(op, &cfg) },
+			Create:  func(driver.Extension) (uint32, error) { return p.alloc(op, &cfg) },
 			Destroy: func() error { return p.free() }})
 		return err
 	})

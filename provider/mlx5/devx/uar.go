@@ -49,7 +49,7 @@ func AllocUAR(ctx *uverbs.Context, kind UARType) (*UAR, error) {
 	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
 		u.dev = dev
 		u.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "UAR",
-			Create:  func() (uint32, error) { return u.alloc(kind) },
+			Create:  func(driver.Extension) (uint32, error) { return u.alloc(kind) },
 			Destroy: func() error { return u.free() },
 			Retire:  func() error { return u.mem.Retire() }})
 		return err

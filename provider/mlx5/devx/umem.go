@@ -41,7 +41,7 @@ func AllocUmem(ctx *uverbs.Context, n int, access uverbs.Access) (*Umem, error) 
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
 		u.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "umem",
-			Create:  func() (uint32, error) { return u.register(access) },
+			Create:  func(driver.Extension) (uint32, error) { return u.register(access) },
 			Destroy: func() error { return u.deregister() },
 			Retire:  func() error { return u.mem.Retire() }})
 		if err != nil {

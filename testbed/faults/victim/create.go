@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // create creates an object and closes it.
@@ -157,17 +158,17 @@ func (m *creator) flow() error {
 	if err := qp.Ready(); err != nil {
 		return err
 	}
-	mac := uverbs.EthFilter{DstMAC: [6]byte{2, 3, 4, 5, 6, 7}}
-	all := uverbs.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
-	return m.add(qp.CreateFlow(uverbs.FlowAttr{Specs: []uverbs.FlowSpec{uverbs.FlowEth{Val: mac, Mask: all}}}))
+	mac := ether.EthFilter{DstMAC: [6]byte{2, 3, 4, 5, 6, 7}}
+	all := ether.EthFilter{DstMAC: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
+	return m.add(ether.CreateFlow(qp, ether.FlowAttr{Specs: []ether.FlowSpec{ether.FlowEth{Val: mac, Mask: all}}}))
 }
 
 // rss creates WQs, an indirection table of them, and a QP that distributes frames to
 // them.
 func (m *creator) rss() error {
-	var wqs []*uverbs.WQ
+	var wqs []*ether.WQ
 	for range 2 {
-		wq, err := m.pd.CreateWQ(uverbs.WQConfig{CQ: m.cq, MaxWR: 10, MaxSGE: 1})
+		wq, err := ether.CreateWQ(m.pd, ether.WQConfig{CQ: m.cq, MaxWR: 10, MaxSGE: 1})
 		if _, err = addObject(m, wq, err); err != nil {
 			return err
 		}
@@ -176,11 +177,10 @@ func (m *creator) rss() error {
 		}
 		wqs = append(wqs, wq)
 	}
-	table, err := m.dev.CreateRWQIndTable(wqs...)
+	table, err := ether.CreateRWQIndTable(m.dev, wqs...)
 	if _, err = addObject(m, table, err); err != nil {
 		return err
 	}
-	return m.add(m.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RawPacket,
-		RSS: &uverbs.RSSConfig{Table: table, Function: uverbs.RSSToeplitz,
-			Key: make([]byte, 40), Fields: uverbs.RSSSrcIPv4 | uverbs.RSSDstIPv4}}))
+	return m.add(ether.CreateRSSQP(m.pd, ether.RSSConfig{Table: table, Function: ether.RSSToeplitz,
+		Key: make([]byte, 40), Fields: ether.RSSSrcIPv4 | ether.RSSDstIPv4}))
 }

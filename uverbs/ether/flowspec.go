@@ -1,4 +1,4 @@
-package uverbs
+package ether
 
 import (
 	"math/bits"
@@ -207,7 +207,7 @@ func (s FlowMPLS) encode(b []byte) []byte {
 }
 
 // FlowActionTag marks the completions of the flow's frames: struct ibv_flow_spec_action_tag.
-// [WC.FlowTag] returns the ID, which has 24 bits.
+// [FlowTag] returns the ID, which has 24 bits.
 type FlowActionTag struct {
 	ID uint32
 }

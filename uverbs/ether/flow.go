@@ -1,17 +1,22 @@
-package uverbs
+package ether
 
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"golang.org/x/sys/unix"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A Flow is a rule that directs frames to a QP. It ends when it or its Context is closed.
 type Flow struct {
-	object
+	ctx  *uverbs.Context
+	life driver.Extension
 }
 
 // A FlowAttr describes a flow: struct ibv_flow_attr and its specifications.
@@ -47,41 +52,63 @@ const (
 )
 
 // CreateFlow directs frames to q, a QP of type RawPacket or UD: ibv_create_flow(3). It requires
-// CAP_NET_RAW: without it the error matches os.ErrPermission. It returns [ErrInvalid] for a
-// flow that the device does not accept, [ErrNotSupported] if the device does not support flows
-// (rxe does not) or these specifications, and [ErrClosed] after Close.
-func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
-	const op, most = "create flow", 10
+// CAP_NET_RAW: without it the error matches os.ErrPermission. It returns uverbs.ErrInvalid for a
+// flow that the device does not accept, uverbs.ErrNotSupported if the device does not support flows
+// (rxe does not) or these specifications, and uverbs.ErrClosed after Close of q.
+func CreateFlow(q *uverbs.QP, a FlowAttr) (*Flow, error) {
 	if a.Port == 0 {
 		a.Port = 1
 	}
-	if err := q.ctx.checkPort(op, a.Port); err != nil {
+	specs, err := a.encode(q)
+	if err != nil {
 		return nil, err
 	}
-	if len(a.Specs) > most {
-		return nil, invalid(op, q.String(), "a flow has at most 10 Specs: "+sitoa(len(a.Specs)))
-	}
-	var specs []byte
-	for i, s := range a.Specs {
-		if s == nil {
-			return nil, invalid(op, q.String(), "Specs["+sitoa(i)+"] is nil")
-		}
-		specs = s.encode(specs)
-	}
-	f := new(Flow)
-	f.object = object{ctx: q.ctx, life: f, kind: "flow", rank: rankFlow}
-	f.addParents(&q.object)
-	if err := f.createWith(func() error { return f.create(q, &a, specs) }); err != nil {
+	f := &Flow{ctx: q.Context()}
+	f.life, err = driver.Extend(f.ctx, opCreateFlow, driver.ExtensionConfig{Kind: "flow", Parents: []any{q},
+		Create: func(e driver.Extension) (handle uint32, err error) {
+			f.life = e
+			var typ uverbs.QPType
+			err = driver.WithQP(q, opCreateFlow, func(r driver.QPRef) error {
+				typ = uverbs.QPType(r.Type)
+				handle, err = createFlow(r, &a, specs)
+				return err
+			})
+			return handle, explained(err, func(err error) string { return explainFlow(typ, &a, err) })
+		},
+		Destroy: func() error { return f.destroy() },
+	})
+	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *Flow) create(q *QP, a *FlowAttr, specs []byte) error {
+const opCreateFlow = "create flow"
+
+// encode returns the specifications in the kernel's format.
+func (a *FlowAttr) encode(q *uverbs.QP) (specs []byte, err error) {
+	const most = 10
+	if ports := max(q.Context().Device().Ports, 1); a.Port < 1 || a.Port > ports {
+		return nil, invalid(opCreateFlow, q.String(),
+			fmt.Sprintf("port %d is out of range: the device has ports 1 to %d", a.Port, ports))
+	}
+	if len(a.Specs) > most {
+		return nil, invalid(opCreateFlow, q.String(), "a flow has at most 10 Specs: "+strconv.Itoa(len(a.Specs)))
+	}
+	for i, s := range a.Specs {
+		if s == nil {
+			return nil, invalid(opCreateFlow, q.String(), "Specs["+strconv.Itoa(i)+"] is nil")
+		}
+		specs = s.encode(specs)
+	}
+	return specs, nil
+}
+
+func createFlow(q driver.QPRef, a *FlowAttr, specs []byte) (handle uint32, err error) {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	head := uapi.IbUverbsCreateFlow{
-		QpHandle: q.handle,
+		QpHandle: q.Handle,
 		FlowAttr: uapi.IbUverbsFlowAttr{
 			Type: uint32(a.Type), Size: uint16(len(specs)), Priority: a.Priority,
 			NumOfSpecs: uint8(len(a.Specs)), Port: uint8(a.Port), Flags: uint32(a.Flags),
@@ -89,26 +116,26 @@ func (f *Flow) create(q *QP, a *FlowAttr, specs []byte) error {
 	}
 	resp := ioctl.WriteExTable[uapi.IbUverbsCreateFlowResp](cmd, uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW,
 		append(ioctl.BytesOf(&head), specs...))
-	if err := f.ctx.dev.Do(cmd); err != nil {
-		return f.ctx.wrap("create flow", q.String(), err, q.explainFlow(a, err))
+	if err := q.Device.Do(cmd); err != nil {
+		return 0, err
 	}
-	f.handle, f.number = resp.FlowHandle, resp.FlowHandle
-	return nil
+	return resp.FlowHandle, nil
 }
 
-func (q *QP) explainFlow(a *FlowAttr, err error) string {
+// explainFlow explains what in a flow to a QP of a type the device does not support.
+func explainFlow(typ uverbs.QPType, a *FlowAttr, err error) string {
 	if errors.Is(err, unix.EPERM) {
-		return explainRaw(err)
+		return driver.ExplainRaw(err)
 	}
-	if notSupported(err) {
+	if errors.Is(err, uverbs.ErrNotSupported) {
 		return "the device has no flows, or does not match one of the fields that a Mask names: clear those, or leave " +
 			"out the Spec"
 	}
 	if !errors.Is(err, unix.EINVAL) {
 		return ""
 	}
-	if q.cfg.Type != RawPacket && q.cfg.Type != UD {
-		return "flows lead to QPs of type RawPacket or UD, this one is " + q.cfg.Type.String()
+	if typ != uverbs.RawPacket && typ != uverbs.UD {
+		return "flows lead to QPs of type RawPacket or UD, this one is " + typ.String()
 	}
 	if a.Flags&FlowDontTrap != 0 && (a.Type == FlowAllDefault || a.Type == FlowMulticastDefault) {
 		return "the flag FlowDontTrap is for flows of type FlowNormal"
@@ -122,13 +149,19 @@ func (q *QP) explainFlow(a *FlowAttr, err error) string {
 }
 
 func (f *Flow) destroy() error {
-	return f.destroyHandle(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)
+	cmd := ioctl.Get()
+	defer cmd.Put()
+	cmd.Start(uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY)
+	cmd.Handle(uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE, driver.HandleOf(f.life))
+	return f.life.DestroyCommand(cmd)
 }
 
 // Context returns the context that f was created on.
-func (f *Flow) Context() *Context { return f.ctx }
+func (f *Flow) Context() *uverbs.Context { return f.ctx }
+
+func (f *Flow) String() string { return f.life.String() }
 
 // Close destroys the flow: ibv_destroy_flow(3). When Close has returned, the QP no longer
 // receives the flow's frames. Close is idempotent. If the kernel refuses, Close returns
 // its error and the flow still exists.
-func (f *Flow) Close() error { return f.close() }
+func (f *Flow) Close() error { return f.life.Close() }

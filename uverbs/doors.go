@@ -1,0 +1,40 @@
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// The functions of package driver that other packages of this module call, for what programs do not
+// need.
+func init() {
+	driver.HandleOf = func(o any) uint32 { return o.(Object).asObject().handle }
+	driver.MemoryOf = func(pd any) driver.Memory { return pd.(*PD).memory() }
+	driver.Purge = func(cq, queue any) {
+		if cq := cq.(*CQ); !cq.ctx.ending.Load() {
+			cq.purge(queue)
+		}
+	}
+	driver.CreateRSS = func(pd any, cfg *driver.RSSConfig) (any, error) { return pd.(*PD).createRSS(cfg) }
+	driver.QueryEthernet = func(ctx any) (driver.EthernetAttr, error) { return ctx.(*Context).queryEthernet() }
+	driver.Extend = func(ctx any, op string, cfg driver.ExtensionConfig) (driver.Extension, error) {
+		return ctx.(*Context).extend(op, cfg)
+	}
+	driver.WithContext = func(ctx any, op string, f func(*ioctl.Device, any) error) error {
+		c := ctx.(*Context)
+		return c.wrap(op, c.name, f(c.dev, c.impl), "")
+	}
+	driver.WithQP = func(qp any, op string, f func(driver.QPRef) error) error { return qp.(*QP).with(op, f) }
+}
+
+func (q *QP) with(op string, f func(driver.QPRef) error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return &Error{Op: op, Object: q.String(), Kind: ErrClosed}
+	}
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	return q.ctx.wrap(op, q.String(), f(driver.QPRef{Device: q.ctx.dev, Impl: q.ctx.impl, QP: q.impl, Handle: q.handle,
+		Number: q.QPN(), Type: uint8(q.cfg.Type), State: uint8(q.state)}), "")
+}
