@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -39,12 +40,12 @@ func (id *ID) endCQWaits() { id.setCQWaits(withOp(opWait, id.life.err())) }
 // again if err is nil.
 func (id *ID) setCQWaits(err error) {
 	if cq := id.ownSendCQ.Load(); cq != nil {
-		cq.EndWaits(err)
+		verbs.EndWaits(cq, err)
 	}
 	// Messages for the SRQ of an XRC id also arrive through the connections of other
 	// ids.
 	if cq := id.ownRecvCQ.Load(); cq != nil && id.qpType != uverbs.XRCRecv {
-		cq.EndWaits(err)
+		verbs.EndWaits(cq, err)
 	}
 }
 
@@ -182,7 +183,7 @@ func (id *ID) replyDisconnect(t EventType) *uverbs.QP {
 // outstanding sends, and it does not wait.
 func awaitAcks(qp *uverbs.QP, ownCQ bool, limit time.Duration) {
 	const longest = 5 * time.Millisecond
-	inFlight := qp.SendsInFlight
+	inFlight := func() int { return verbs.SendsInFlight(qp) }
 	if !ownCQ { // only one goroutine may use the program's queue
 		inFlight = qp.SendsOutstanding
 	}

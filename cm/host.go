@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -149,16 +150,16 @@ func openInfo(key deviceKey, info uverbs.Device) (*device, error) {
 }
 
 // ownObjects returns the objects on the device that are not the program's.
-func (d *device) ownObjects() []uverbs.Object {
+func (d *device) ownObjects() []any {
 	if d.xrcd == nil {
-		return []uverbs.Object{d.pd}
+		return []any{d.pd}
 	}
-	return []uverbs.Object{d.pd, d.xrcd}
+	return []any{d.pd, d.xrcd}
 }
 
 // watchIdle calls onIdle when the last of the program's objects is closed. It must be
 // called again when the result of ownObjects changes.
-func (d *device) watchIdle() { d.ctx.OnIdle(d.onIdle, d.ownObjects()...) }
+func (d *device) watchIdle() { verbs.OnIdle(d.ctx, d.onIdle, d.ownObjects()...) }
 
 // release undoes acquire. It closes the device with its last user. If the program
 // still has objects on the device, the device is closed with the last of those.
@@ -181,7 +182,7 @@ func (d *device) closeUnused() error {
 	if d.refs > 0 || host.devices[d.key] != d {
 		return nil
 	}
-	err := d.ctx.CloseIdle(d.ownObjects()...)
+	err := verbs.CloseIdle(d.ctx, d.ownObjects()...)
 	if errors.Is(err, uverbs.ErrBusy) {
 		return nil
 	}

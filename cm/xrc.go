@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -35,7 +36,7 @@ func (d *device) releaseXRCD() error {
 	if d.xrcdUsers--; d.xrcdUsers > 0 {
 		return nil
 	}
-	d.ctx.OnIdle(nil) // Close would call onIdle, which locks host. The id still uses the device.
+	verbs.OnIdle(d.ctx, nil) // Close would call onIdle, which locks host. The id still uses the device.
 	defer d.watchIdle()
 	err := d.xrcd.Close()
 	if errors.Is(err, uverbs.ErrBusy) {

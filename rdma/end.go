@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -39,7 +40,7 @@ func (c *Conn) fail(err error) {
 	switch {
 	case c.err != nil:
 	case c.leader == leaderPolls:
-		c.cq.EndWaits(errLeave) // the leader has what came before, and decides
+		verbs.EndWaits(c.cq, errLeave) // the leader has what came before, and decides
 	case c.leader == leaderNone:
 		c.decide()
 	}
@@ -266,7 +267,7 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (lost, err erro
 	defer c.endFlush(nil)
 	c.wakeAll()
 	c.dismiss(errLeave)
-	c.cq.EndWaits(nil)
+	verbs.EndWaits(c.cq, nil)
 	lost = c.flush(ctx)
 	c.lost = lost
 	if c.err == nil {

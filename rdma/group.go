@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/ctxerr"
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -296,8 +297,8 @@ func (g *Group) explain(wc *uverbs.WC, err error) error {
 	}
 	failed := error(&groupFailed{err})
 	if g.failed.CompareAndSwap(nil, &failed) {
-		g.sendCQ.EndWaits(failed)
-		g.recvCQ.EndWaits(failed)
+		verbs.EndWaits(g.sendCQ, failed)
+		verbs.EndWaits(g.recvCQ, failed)
 	}
 	return g.failure()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
+	"github.com/goverbs/goverbs/internal/verbs"
 )
 
 // Nothing runs in the background of a connection. Callers that wait poll the completion queue
@@ -265,7 +266,7 @@ var errLeave = errors.New("rdma: the connection is being closed, or has ended")
 // dismiss ends the wait of the leader, and returns when it has handled what has arrived. The caller holds c.mu and
 // has set c.closing.
 func (c *Conn) dismiss(why error) {
-	c.cq.EndWaits(why)
+	verbs.EndWaits(c.cq, why)
 	for c.leader == leaderPolls {
 		c.leaderDone.Wait()
 	}

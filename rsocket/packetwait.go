@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -50,7 +51,7 @@ func (p *PacketConn) sleep(s *packetSide, q *packetQP, cq *uverbs.CQ) error {
 	defer p.mu.Unlock()
 	s.asleep = false
 	if s.interrupted && cq != nil {
-		cq.EndWaits(q.id.Err()) // which the interrupt has replaced
+		verbs.EndWaits(cq, q.id.Err()) // which the interrupt has replaced
 	}
 	s.interrupted = false
 	if err == errInterrupted {
@@ -65,7 +66,7 @@ func (p *PacketConn) interrupt(s *packetSide) {
 	case !s.asleep || s.interrupted:
 		return
 	case s.cq != nil:
-		s.cq.EndWaits(errInterrupted)
+		verbs.EndWaits(s.cq, errInterrupted)
 	default:
 		s.wake <- struct{}{}
 	}

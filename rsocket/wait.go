@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -139,7 +140,7 @@ func (c *Conn) lead(s *side) {
 	c.mu.Lock()
 	c.leader = nil
 	if c.interrupted.Swap(false) {
-		c.cq.EndWaits(c.cm.Err()) // which an interrupt has replaced
+		verbs.EndWaits(c.cq, c.cm.Err()) // which an interrupt has replaced
 	}
 	if err == errInterrupted {
 		err = nil
@@ -169,7 +170,7 @@ func (c *Conn) interrupt(s *side) {
 	case s.waiting:
 		s.rouse()
 	case c.leader == s && !c.interrupted.Swap(true):
-		c.cq.EndWaits(errInterrupted)
+		verbs.EndWaits(c.cq, errInterrupted)
 	}
 }
 

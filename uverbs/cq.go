@@ -59,7 +59,7 @@ type CQ struct {
 	waiters   atomic.Int32
 	armed     atomic.Uint32
 	events    atomic.Uint32         // number of events that have been read
-	endErr    atomic.Pointer[error] // what waits return: see EndWaits
+	endErr    atomic.Pointer[error] // what waits return: see endWaits
 }
 
 // CreateCQ creates a completion queue: ibv_create_cq(3). It returns [ErrInvalid] if the

@@ -199,7 +199,7 @@ func TestAllocCreatesObjects(t *testing.T) {
 		first := sync.OnceFunc(func() { close(asked) })
 		go func() {
 			defer close(ended)
-			if r.c.creating.stopWhile(func() bool { first(); return !r.c.inUse([]Object{pd, domain}) }) {
+			if r.c.creating.stopWhile(func() bool { first(); return !r.c.inUse([]hasObject{pd, domain}) }) {
 				t.Error("a Context with an MR is idle")
 			}
 		}()

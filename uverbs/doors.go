@@ -3,12 +3,17 @@ package uverbs
 import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/verbs"
 )
 
-// The functions of package driver that other packages of this module call, for what programs do not
-// need.
+// The functions of packages driver and verbs that other packages of this module call, for what programs
+// do not need.
 func init() {
-	driver.HandleOf = func(o any) uint32 { return o.(Object).asObject().handle }
+	verbs.EndWaits = func(cq any, err error) { cq.(*CQ).endWaits(err) }
+	verbs.SendsInFlight = func(qp any) int { return qp.(*QP).sendsInFlight() }
+	verbs.CloseIdle = func(ctx any, but ...any) error { return ctx.(*Context).closeIdle(objectsOf(but)...) }
+	verbs.OnIdle = func(ctx any, f func() error, but ...any) { ctx.(*Context).onIdle(f, objectsOf(but)...) }
+	driver.HandleOf = func(o any) uint32 { return o.(hasObject).asObject().handle }
 	driver.MemoryOf = func(pd any) driver.Memory { return pd.(*PD).memory() }
 	driver.Purge = func(cq, queue any) {
 		if cq := cq.(*CQ); !cq.ctx.ending.Load() {
@@ -37,4 +42,11 @@ func (q *QP) with(op string, f func(driver.QPRef) error) error {
 	defer q.stateMu.Unlock()
 	return q.ctx.wrap(op, q.String(), f(driver.QPRef{Device: q.ctx.dev, Impl: q.ctx.impl, QP: q.impl, Handle: q.handle,
 		Number: q.QPN(), Type: uint8(q.cfg.Type), State: uint8(q.state)}), "")
+}
+
+func objectsOf(all []any) (objects []hasObject) {
+	for _, o := range all {
+		objects = append(objects, o.(hasObject))
+	}
+	return objects
 }

@@ -112,12 +112,8 @@ func (q *QP) working() bool {
 	return sends > overSends || recvs > overRecvs
 }
 
-// SendsInFlight returns how many sends the device may still be working on:
-// [QP.SendsOutstanding] minus those whose completions have not been polled, which stay in the
-// CQ. On devices that release requests by completions, a request without [Signaled] counts
-// until a later one has completed. SendsInFlight holds the CQ's lock: a CQ with SingleGoroutine
-// must not be polled meanwhile. The result is 0 for a closed QP.
-func (q *QP) SendsInFlight() int {
+// sendsInFlight is verbs.SendsInFlight.
+func (q *QP) sendsInFlight() int {
 	// This is read first: a poll in between makes the result too large, never too small.
 	sends := q.SendsOutstanding()
 	if sends == 0 || q.cfg.SendCQ == nil {

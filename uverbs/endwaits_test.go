@@ -19,7 +19,7 @@ func TestEndWaits(t *testing.T) {
 		go func() { done <- second(b.cq.PollWait(context.Background(), make([]WC, 1))) }()
 	}
 	until(func() bool { return int(b.cq.waiters.Load()) == waiters && b.cq.channel.reader.Load() == b.cq })
-	b.cq.EndWaits(over)
+	b.cq.endWaits(over)
 	for range waiters {
 		if err := <-done; !errors.Is(err, over) {
 			t.Errorf("a wait under way: %v, want %v", err, over)
@@ -33,7 +33,7 @@ func TestEndWaits(t *testing.T) {
 	if err := b.cq.Wait(context.Background()); !errors.Is(err, over) {
 		t.Errorf("a wait that begins later: %v, want %v", err, over)
 	}
-	b.cq.EndWaits(nil)
+	b.cq.endWaits(nil)
 	arms := r.p.cqs[0].armings()
 	go func() { done <- b.cq.Wait(context.Background()) }()
 	until(func() bool { return r.p.cqs[0].armings() > arms })
@@ -59,7 +59,7 @@ func TestEndWaitsAfterCompletion(t *testing.T) {
 	q := b.cq.impl.(*fakeCQ)
 	b.cq.impl = &slowCQ{q, sync.OnceFunc(func() {
 		q.push(WC{WRID: 7})
-		b.cq.EndWaits(errors.New("over"))
+		b.cq.endWaits(errors.New("over"))
 	})}
 	wcs := make([]WC, 1)
 	if n, err := b.cq.PollWait(context.Background(), wcs); n != 1 || err != nil || wcs[0].WRID != 7 {
@@ -72,7 +72,7 @@ func TestEndWaitsAfterCompletion(t *testing.T) {
 func TestEndWaitsNoEvents(t *testing.T) {
 	r := newRig(t)
 	q := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)
-	q.EndWaits(errors.New("over"))
+	q.endWaits(errors.New("over"))
 	if _, err := q.PollWait(context.Background(), make([]WC, 1)); !errors.Is(err, errNoEvents) {
 		t.Errorf("PollWait: %v", err)
 	}
@@ -82,18 +82,18 @@ func TestEndWaitsNoEvents(t *testing.T) {
 // not been polled.
 func TestSendsInFlight(t *testing.T) {
 	b := newRig(t).bundle(t, false)
-	if n := b.qp.SendsInFlight(); n != 0 {
+	if n := b.qp.sendsInFlight(); n != 0 {
 		t.Errorf("%d sends of an idle QP", n)
 	}
 	b.busy(t)
 	for unpolled, want := range map[int]int{0: 2, 1: 1, 2: 0, 9: 0} {
 		b.cq.impl.(*fakeCQ).unpolled = [2]int{unpolled, 0}
-		if n := b.qp.SendsInFlight(); n != want {
+		if n := b.qp.sendsInFlight(); n != want {
 			t.Errorf("%d of 2 sends are over: %d in flight, want %d", unpolled, n, want)
 		}
 	}
 	check(t, b.qp.Close())
-	if n := b.qp.SendsInFlight(); n != 0 {
+	if n := b.qp.sendsInFlight(); n != 0 {
 		t.Errorf("%d sends of a closed QP", n)
 	}
 }

@@ -19,7 +19,7 @@ func (c *Context) extend(op string, cfg driver.ExtensionConfig) (driver.Extensio
 	e := &extension{cfg: cfg}
 	e.object = object{ctx: c, life: e, kind: cfg.Kind, rank: extensionRanks[cfg.Rank]}
 	for _, p := range cfg.Parents {
-		e.addParents(p.(Object).asObject())
+		e.addParents(p.(hasObject).asObject())
 	}
 	if cfg.DeviceGone != nil {
 		e.id = c.id(e)

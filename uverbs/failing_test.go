@@ -125,7 +125,6 @@ func failInvalid(t *testing.T, all map[string]failure) {
 		"XRCD.OpenQP":            second(b.xrc.x.OpenQP(99)),
 		"SRQ.Modify":             b.ud.srq.Modify(SRQAttr{MaxWR: -1}, SRQMaskMaxWR),
 		"WC.AHKey":               second((&WC{Flags: WCGRH}).AHKey(nil)),
-		"PathConfig.Validate":    PathConfig{SL: 16}.Validate(),
 		"Endpoint.UnmarshalText": remote.UnmarshalText([]byte("here")),
 		"GID.UnmarshalText":      gid.UnmarshalText([]byte("here")),
 	} {
@@ -146,7 +145,6 @@ func failBusy(t *testing.T, all map[string]failure) {
 	dm := good(r.c.AllocDM(DMConfig{Size: 64}))(t)
 	good(b.pd.RegDM(dm, 0, 4, 0))(t)
 	for name, err := range map[string]error{
-		"Context.CloseIdle": r.c.CloseIdle(),
 		"CompChannel.Close": ch.Close(),
 		"CQ.Close":          b.cq.Close(),
 		"PD.Close":          b.pd.Close(),

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HandshakeTimeout limits a Handshake whose ctx has no deadline.
-const HandshakeTimeout = 30 * time.Second
+// handshakeTimeout limits a Handshake whose ctx has no deadline.
+const handshakeTimeout = 30 * time.Second
 
-// errHandshakeTimeout is the cause when HandshakeTimeout has passed.
+// errHandshakeTimeout is the cause when handshakeTimeout has passed.
 var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the handshake within "+
-	HandshakeTimeout.String()+": check that its program calls Handshake, or give this one a context with another "+
+	handshakeTimeout.String()+": check that its program calls Handshake, or give this one a context with another "+
 	"deadline", unix.ETIMEDOUT)
 
 // Handshake connects the QP to one at the other end of conn, whose program also calls
@@ -31,7 +31,7 @@ var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the ha
 // more of conn than its own messages. Both ends write first: conn must accept a line before the
 // peer reads it, as TCP does.
 //
-// Handshake returns early when ctx ends, or after [HandshakeTimeout] if ctx has no deadline.
+// Handshake returns early when ctx ends, or after 30 seconds if ctx has no deadline.
 // Then conn is left with a deadline in the past. After an error the QP is in its previous
 // state, or in RESET if the error occurred after a change of state. In RESET, posted receives
 // are lost.
@@ -45,11 +45,11 @@ var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the ha
 //
 // Handshake returns [ErrInvalid] for a UD QP and for a peer that sends another protocol,
 // io.ErrUnexpectedEOF if the peer closes conn, the errors of conn, those of the end of ctx, and
-// ETIMEDOUT after HandshakeTimeout; otherwise the errors are those of [QP.Connect].
+// ETIMEDOUT after these 30 seconds; otherwise the errors are those of [QP.Connect].
 func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, HandshakeTimeout, errHandshakeTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, handshakeTimeout, errHandshakeTimeout)
 		defer cancel()
 	}
 	interrupted := make(chan error, 1)

@@ -180,7 +180,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		err := q.Handshake(context.Background(), &silentConn{over: make(chan struct{})})
-		if !errors.Is(err, unix.ETIMEDOUT) || !strings.Contains(err.Error(), "30s") || time.Since(begin) != HandshakeTimeout {
+		if !errors.Is(err, unix.ETIMEDOUT) || !strings.Contains(err.Error(), "30s") || time.Since(begin) != handshakeTimeout {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		begin = time.Now()

@@ -2,12 +2,8 @@ package uverbs
 
 import "golang.org/x/sys/unix"
 
-// CloseIdle closes c if no objects except the given ones exist on it. Otherwise it closes
-// nothing and returns [ErrBusy]. It is for packages that open a device and allocate a PD on
-// behalf of others. It waits until objects that are being created are finished. For an AH whose
-// neighbor does not reply that takes seconds: if the caller holds a lock meanwhile, other users
-// of the lock wait too.
-func (c *Context) CloseIdle(but ...Object) error {
+// closeIdle is verbs.CloseIdle.
+func (c *Context) closeIdle(but ...hasObject) error {
 	if !c.creating.stopWhile(func() bool { return !c.inUse(but) }) {
 		return &Error{Op: "close", Object: c.name, Kind: ErrBusy, Errno: unix.EBUSY,
 			Detail: "objects live on it: close them first"}
@@ -15,10 +11,8 @@ func (c *Context) CloseIdle(but ...Object) error {
 	return c.Close()
 }
 
-// OnIdle makes c call f whenever the last object except the given ones has been closed. f runs
-// in the goroutine that closed the object, and that Close returns f's error. f is not called
-// while c is being closed. f may call CloseIdle. A nil f removes the previous one.
-func (c *Context) OnIdle(f func() error, but ...Object) {
+// onIdle is verbs.OnIdle.
+func (c *Context) onIdle(f func() error, but ...hasObject) {
 	if f == nil {
 		c.idle.Store(nil)
 		return

@@ -87,8 +87,8 @@ func (*object) destroy() error { return nil }
 // retire is for kinds of objects without rings and memory.
 func (*object) retire() error { return nil }
 
-// An Object is an object of a [Context], such as a [PD], a [CQ] or an [XRCD].
-type Object interface{ asObject() *object }
+// hasObject is implemented by all kinds of objects.
+type hasObject interface{ asObject() *object }
 
 func (o *object) asObject() *object { return o }
 
@@ -348,7 +348,7 @@ var (
 
 type idleHook struct {
 	f   func() error
-	but []Object
+	but []hasObject
 }
 
 // idled calls the hook after an object was closed, if no other object is left.
@@ -361,12 +361,12 @@ func (c *Context) idled(closing error) error {
 }
 
 // inUse reports whether there are objects except the given ones and the channel that CQs share.
-func (c *Context) inUse(but []Object) bool {
+func (c *Context) inUse(but []hasObject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o := range c.objects.all {
 		shared := c.channel != nil && o == &c.channel.object
-		if !shared && !slices.ContainsFunc(but, func(b Object) bool { return o == b.asObject() }) {
+		if !shared && !slices.ContainsFunc(but, func(b hasObject) bool { return o == b.asObject() }) {
 			return true
 		}
 	}

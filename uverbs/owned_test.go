@@ -29,8 +29,8 @@ func TestEntriesBesideResize(t *testing.T) {
 // TestOnIdleNil checks that OnIdle with nil removes the function.
 func TestOnIdleNil(t *testing.T) {
 	r := newRig(t)
-	r.c.OnIdle(func() error { return errors.New("the hook is still there") })
-	r.c.OnIdle(nil)
+	r.c.onIdle(func() error { return errors.New("the hook is still there") })
+	r.c.onIdle(nil)
 	check(t, good(r.c.AllocPD())(t).Close())
 }
 

@@ -57,11 +57,7 @@ func (p PathConfig) Apply(a *AHAttr) {
 	}
 }
 
-// Validate returns [ErrInvalid] if a value does not fit in a packet. CreateQP calls
-// it.
-func (p PathConfig) Validate() error { return p.check("check path", func() string { return "" }) }
-
-// check calls object only for an error.
+// check returns [ErrInvalid] if a value does not fit in a packet. It calls object only for an error.
 func (p PathConfig) check(op string, object func() string) error {
 	switch {
 	case p.SL > maxSL:

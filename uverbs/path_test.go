@@ -62,11 +62,11 @@ func TestPathConfig(t *testing.T) {
 		if err := second(pd.CreateQP(QPConfig{Type: RC, SendCQ: cq, Path: bad})); !errors.Is(err, ErrInvalid) {
 			t.Errorf("CreateQP with %+v: %v", bad, err)
 		}
-		if err := bad.Validate(); !errors.Is(err, ErrInvalid) {
+		if err := bad.check("check path", pathName); !errors.Is(err, ErrInvalid) {
 			t.Errorf("Validate of %+v: %v", bad, err)
 		}
 	}
-	check(t, path.Validate())
+	check(t, path.check("check path", pathName))
 }
 
 // TestConnectGRH checks that on InfiniBand packets have a GRH only if the peer is in another subnet
@@ -194,3 +194,5 @@ func TestEndpointText(t *testing.T) {
 		}
 	}
 }
+
+func pathName() string { return "path" }

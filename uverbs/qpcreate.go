@@ -43,7 +43,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 // createRSS creates a raw packet QP that distributes packets over the WQs of a table. It has no
 // queues.
 func (p *PD) createRSS(cfg *driver.RSSConfig) (*QP, error) {
-	parents := []*object{&p.object, cfg.Table.(Object).asObject()}
+	parents := []*object{&p.object, cfg.Table.(hasObject).asObject()}
 	return newQP(p.ctx, QPConfig{Type: RawPacket}, parents, func(q *QP) error {
 		q.pd, q.rss = p, cfg
 		return q.create()

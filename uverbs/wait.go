@@ -79,11 +79,8 @@ func (q *CQ) WaitEvent(ctx context.Context) error {
 	return err
 }
 
-// EndWaits makes [CQ.Wait] and [CQ.PollWait] return err whenever the queue is empty, from now
-// on. It is for a caller that knows that there will be no more completions. Remaining
-// completions can still be polled. With a nil err, waits block again. Any goroutine may call
-// EndWaits, even on a queue with SingleGoroutine.
-func (q *CQ) EndWaits(err error) {
+// endWaits is verbs.EndWaits.
+func (q *CQ) endWaits(err error) {
 	if err == nil {
 		q.endErr.Store(nil)
 		return
@@ -102,7 +99,7 @@ func (q *CQ) checkReady() (ready bool, err error) {
 	}
 	if over := q.endErr.Load(); over != nil {
 		if ready, err := q.ready(); ready || err != nil {
-			return ready, err // a completion that came before EndWaits
+			return ready, err // a completion that came before endWaits
 		}
 		return false, *over
 	}

@@ -1,0 +1,29 @@
+// Package verbs has the functions of package uverbs that only other packages of this module call:
+// cm, rdma and rsocket. Package uverbs sets them. It cannot be imported here, so that the arguments
+// have no types of it.
+package verbs
+
+// EndWaits makes Wait and PollWait of a uverbs.CQ return err whenever the queue is empty, from now
+// on. It is for a caller that knows that there will be no more completions. Remaining completions
+// can still be polled. With a nil err, waits block again. Any goroutine may call EndWaits, even on a
+// queue with SingleGoroutine.
+var EndWaits func(cq any, err error)
+
+// CloseIdle closes a uverbs.Context if no objects except the given ones exist on it. Otherwise it
+// closes nothing and returns uverbs.ErrBusy. It is for packages that open a device and allocate a PD
+// on behalf of others. It waits until objects that are being created are finished. For an AH whose
+// neighbor does not reply that takes seconds: if the caller holds a lock meanwhile, other users of
+// the lock wait too.
+var CloseIdle func(ctx any, but ...any) error
+
+// OnIdle makes a uverbs.Context call f whenever the last object except the given ones has been
+// closed. f runs in the goroutine that closed the object, and that Close returns f's error. f is not
+// called while the Context is being closed. f may call CloseIdle. A nil f removes the previous one.
+var OnIdle func(ctx any, f func() error, but ...any)
+
+// SendsInFlight returns how many sends of a uverbs.QP the device may still be working on:
+// SendsOutstanding minus those whose completions have not been polled, which stay in the CQ. On
+// devices that release requests by completions, a request without Signaled counts until a later one
+// has completed. SendsInFlight holds the CQ's lock: a CQ with SingleGoroutine must not be polled
+// meanwhile. The result is 0 for a closed QP.
+var SendsInFlight func(qp any) int
