@@ -72,8 +72,9 @@ func (c *Conn) tell(what int) error {
 
 // Close ends the connection and releases its memory. Before, it waits until the device of the peer has received what
 // was written, and the end, for up to Config.Linger. By default it waits for a moment only, and goes on in the
-// background, as Close of a TCP connection does: without a reply of the peer, its caller is not delayed. Other calls
-// return an error that matches [net.ErrClosed] at once. Close is idempotent.
+// background, as Close of a TCP connection does: without a reply of the peer, its caller is not delayed. If the peer
+// has closed first, Close waits as long, at most 100 milliseconds, until the peer knows that everything was received.
+// Other calls return an error that matches [net.ErrClosed] at once. Close is idempotent.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
@@ -105,11 +106,15 @@ func (c *Conn) Close() error {
 	if c.done < c.dataTail && !c.peerClosed { // if the peer has closed, it does not want it
 		lost = errNotReceived
 	}
+	peerWaits := c.peerClosed && !c.finished
 	c.unlock()
 	if !ended && background > 0 {
 		lingering.Add(1)
 		go c.lingerFor(background)
 		return nil
+	}
+	if peerWaits {
+		c.awaitPeer(min(wait, closeTime))
 	}
 	return c.opError("close", errors.Join(lost, c.release()))
 }
@@ -145,6 +150,17 @@ func (c *Conn) lingerFor(d time.Duration) {
 	_ = c.release() // a program that needs the errors has set Config.Linger
 }
 
+// awaitPeer waits until the peer, which has closed first, ends the connection, but no longer than d. The peer waits for
+// the acknowledgement of what it has sent. A device that has not sent it when the QP is destroyed never does.
+func (c *Conn) awaitPeer(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.cm.Disconnected():
+	case <-timer.C:
+	}
+}
+
 // release releases everything.
 func (c *Conn) release() error {
 	c.mu.Lock()
@@ -171,7 +187,7 @@ func (c *Conn) flush() bool {
 	if err != nil {
 		c.pollAll()
 	}
-	return c.err != nil || c.cm.Err() != nil || c.peerClosed || c.finished && c.done >= c.tail
+	return c.err != nil || c.peerClosed || c.finished && c.done >= c.tail
 }
 
 var errNotReceived = errors.New("the peer may not have received everything that was written")

@@ -41,6 +41,23 @@ func TestCloseReports(t *testing.T) {
 	}
 }
 
+// TestCloseAtOnce closes the peer as soon as it has read the end. Its device acknowledges several messages together,
+// and none after its QP is destroyed. Close must not report that data may be lost.
+func TestCloseAtOnce(t *testing.T) {
+	for range 20 {
+		p := connect(t, rsocket.Config{Linger: time.Minute}, rsocket.Config{})
+		served := background(func() error {
+			_, err := io.Copy(io.Discard, p.server)
+			return errors.Join(err, p.server.Close())
+		})
+		for range 1000 {
+			write(t, p.client, data(1000))
+		}
+		check(t, within(t, background(p.client.Close), "Close"))
+		check(t, within(t, served, "Close of the peer"))
+	}
+}
+
 // TestSetLinger checks that Close resets the connection after SetLinger(0), that it waits after SetLinger with a time,
 // and that a negative number stands for the default.
 func TestSetLinger(t *testing.T) {
