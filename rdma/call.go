@@ -13,9 +13,15 @@ type calls struct {
 	all     []*call // by number
 	free    []int   // numbers
 	pending int     // calls that the peer has not replied to
-	// asked has, by number, the serial number of the peer's call that has had no reply, or 0.
-	asked  []uint32
-	serial uint32
+	asked   []asked // calls of the peer, by number
+	serial  uint32
+}
+
+// An asked is the last call of the peer with a number.
+type asked struct {
+	serial   uint32       // 0 after the reply
+	canceled bool         // the peer has sent a cancel, or no call yet
+	ctx      *callContext // or nil
 }
 
 // A call waits for a reply.
@@ -25,17 +31,20 @@ type call struct {
 	waiting bool // a caller waits
 	sent    bool // the caller waits for the reply
 	replied bool
-	m       Message
-	waiter  *waiter
+	// canceled is whether the peer is to get a cancel, or has.
+	canceled bool
+	m        Message
+	waiter   *waiter
 }
 
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
 // are received by Recv. Up to 1024 calls may wait on a connection; further ones wait for their turn.
 //
-// Call returns context.Cause(ctx) if ctx ends first. The peer may have got the call then; its reply is dropped. As long
-// as the peer does not reply, the call is one of the 1024. The error of a call that has waited for its turn says so.
-// The other errors are those of [Conn.Send] and [Conn.Recv]. The first Call registers memory for replies, with the
-// errors of [Conn.Alloc]. The caller releases the reply.
+// Call returns context.Cause(ctx) if ctx ends first. The peer may have got the call then: the context of its handler
+// ends (see [Message.Context]), and its reply is dropped. As long as the peer does not reply, the call is one of the
+// 1024. The error of a call that has waited for its turn says so. The other errors are those of [Conn.Send] and
+// [Conn.Recv]. The first Call registers memory for replies, with the errors of [Conn.Alloc]. The caller releases the
+// reply.
 func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
 	return c.call(ctx, func(number int) error { return c.send(ctx, kindCall, number, b) })
 }
@@ -122,6 +131,7 @@ func (c *Conn) unsent(k *call) {
 
 // freeCall makes the number of a call available.
 func (c *Conn) freeCall(k *call) {
+	c.uncancel(k)
 	*k = call{number: k.number}
 	c.calls.free = append(c.calls.free, k.number)
 }
@@ -164,7 +174,9 @@ func (c *Conn) abandon(k *call) {
 	if k.replied {
 		c.drop(k.m)
 		c.freeCall(k)
+		return
 	}
+	c.cancel(k)
 }
 
 // endCalls wakes the calls when the connection has ended.
@@ -186,8 +198,8 @@ func (c *Conn) callsOut() (n int) {
 
 // callsIn returns how many calls of the peer the program has received and not replied to.
 func (c *Conn) callsIn() (n int) {
-	for _, serial := range c.calls.asked {
-		if serial != 0 {
+	for i := range c.calls.asked {
+		if c.calls.asked[i].serial != 0 {
 			n++
 		}
 	}
@@ -280,37 +292,54 @@ func (c *Conn) ask(number int) (uint32, error) {
 		return 0, fmt.Errorf("%w: a call with number %d", ErrProtocol, number)
 	}
 	for len(k.asked) <= number {
-		k.asked = append(k.asked, 0)
+		k.asked = append(k.asked, asked{canceled: true})
 	}
-	if k.asked[number] != 0 {
+	if k.asked[number].serial != 0 {
 		return 0, fmt.Errorf("%w: another call with number %d", ErrProtocol, number)
 	}
 	if k.serial++; k.serial == 0 {
 		k.serial = 1
 	}
-	k.asked[number] = k.serial
+	k.asked[number] = asked{serial: k.serial}
 	return k.serial, nil
 }
 
-// reply marks a call of the peer as replied to.
-func (c *Conn) reply(m Message) error {
+// reply marks a call of the peer as replied to. It returns its context, or nil.
+func (c *Conn) reply(m Message) (*callContext, error) {
 	if m.kind != kindCall {
-		return ErrNotCall
+		return nil, ErrNotCall
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	if c.calls.asked[m.number] != m.serial {
-		return ErrNotCall
+	a := &c.calls.asked[m.number]
+	if a.serial != m.serial {
+		return nil, ErrNotCall
 	}
-	c.calls.asked[m.number] = 0
-	return nil
+	x := a.ctx
+	a.serial, a.ctx = 0, nil
+	return x, nil
 }
 
 // unreply undoes reply after the reply could not be sent.
-func (c *Conn) unreply(m Message) {
+func (c *Conn) unreply(m Message, x *callContext) {
 	c.mu.Lock()
 	defer c.unlock()
-	c.calls.asked[m.number] = m.serial
+	a := &c.calls.asked[m.number]
+	a.serial, a.ctx = m.serial, x
+	if a.canceled {
+		x.end(errCanceled)
+	}
+}
+
+// endContext ends the context of a call that has its reply, or whose handler has returned.
+func (c *Conn) endContext(x *callContext) {
+	if x == nil {
+		return
+	}
+	x.end(errReplied)
+	c.mu.Lock()
+	defer c.unlock()
+	delete(c.contexts, x)
 }
 
 // IsCall reports whether the peer waits for a reply: see [Conn.Call] and [Message.Reply].
@@ -332,14 +361,15 @@ func (m Message) sendReply(send func() error) error {
 	if m.c == nil {
 		return ErrNotCall
 	}
-	err := m.c.reply(m)
+	x, err := m.c.reply(m)
 	if err == nil {
 		if err = send(); err != nil {
-			m.c.unreply(m)
+			m.c.unreply(m, x)
 		}
 	}
 	if err != nil {
 		return m.c.opError("reply to", err)
 	}
+	m.c.endContext(x)
 	return nil
 }

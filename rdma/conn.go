@@ -43,8 +43,11 @@ type Conn struct {
 	receiveQueue
 	messages flow
 	replies  flow
+	cancels  flow
 	control  control
 	calls    calls
+	contexts map[*callContext]struct{} // that have not ended
+	ctx      *callContext              // of messages that are not calls, or nil
 	windows  []window // for offers
 	shares   map[*Share]struct{}
 	idleOps  *op
@@ -104,8 +107,9 @@ const (
 	inlineSize = 128
 )
 
-// extraReceives returns how many receives are for SENDs without a credit: one for each offer that the peer has read, up
-// to two for credits of each flow, and one for the end.
+// extraReceives returns how many receives are for SENDs without a credit for messages or replies: one for each offer
+// that the peer has read, up to two for credits of each of the two flows, one for each cancel and for its credit, and
+// one for the end.
 func (c *Conn) extraReceives() int { return 2*c.options.Offers + 8 }
 
 // sendDepth returns the length of the send queue.
@@ -151,6 +155,7 @@ func (c *Conn) start() error {
 	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))
+	c.startCancels()
 	c.startKeepAlive()
 	c.startIdleTimer()
 	c.watch()

@@ -34,6 +34,9 @@
 // released. So both sides may call, and reply from the goroutine that receives. Other messages wait for the goroutine
 // that receives on the other side: if both sides send them from the goroutine that receives, both can wait forever.
 //
+// [Conn.ServeCalls] receives and replies in a loop. When the context of a Call ends, so does that of its handler on the
+// other side: see [Message.Context] and [Conn.ServeCallsContext].
+//
 // # Memory
 //
 // [Conn.Alloc] returns a [Buffer], which is sent without a copy and comes back by itself. Send and Write copy.

@@ -149,6 +149,7 @@ func (c *Conn) end(err error) {
 		c.idleTimer.Stop()
 	}
 	c.endCalls()
+	c.endContexts(err)
 	c.wakeAll()
 	if l := c.options.Logger; l != nil {
 		c.later(func() { l.Debug("rdma: connection ended", "local", c.local, "peer", c.peer, "error", err) })
@@ -174,6 +175,7 @@ func (c *Conn) endedBy(body []byte) error {
 		return nil
 	}
 	c.endCalls()
+	c.endContexts(c.peerEnd())
 	c.wakeAll()
 	return nil
 }
@@ -262,6 +264,7 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (lost, err erro
 		return c.joinShutdown(ctx), nil
 	}
 	c.closing, c.reason = true, reason
+	c.endContexts(c.closeError())
 	defer close(c.done)
 	ctx, c.endFlush = context.WithCancelCause(ctx)
 	defer c.endFlush(nil)

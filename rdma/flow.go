@@ -78,6 +78,7 @@ type control struct {
 	credits    bool // for messages
 	invalidate bool
 	taken      []int // numbers of offers that have been read
+	cancels    []int // numbers of calls that are to be canceled
 }
 
 // owe records that the peer is to get a credit for a message. It is sent with the next message, or alone if half of the
@@ -114,8 +115,16 @@ func (c *Conn) sent(n credits) {
 func (c *Conn) sendControl(all bool) {
 	k := &c.control
 	credits := c.creditsDue(all)
-	if c.err != nil || c.failure != nil || !credits && !k.invalidate && len(k.taken) == 0 {
+	if c.err != nil || c.failure != nil ||
+		!credits && !k.invalidate && len(k.taken) == 0 && c.cancels.owed == 0 && !c.cancelable() {
 		return
+	}
+	if c.cancelable() && c.space() > 0 {
+		if err := c.sendCancels(); err != nil {
+			c.fail(err)
+			return
+		}
+		credits = c.creditsDue(all) // they have carried credits
 	}
 	for len(k.taken) > 0 && c.space() > 0 && (all || 2*len(k.taken) >= c.options.Offers) {
 		n := k.taken[len(k.taken)-1]
@@ -129,8 +138,10 @@ func (c *Conn) sendControl(all bool) {
 	if k.invalidate && c.invalidate() {
 		k.invalidate = false
 	}
-	if credits && c.space() > 0 {
-		if err := c.postControl(kindCredits, 0, nil, false); err != nil {
+	if f := &c.cancels; (credits || f.owed > 0) && c.space() > 0 {
+		n := f.owed
+		f.owed, f.granted = 0, f.granted+n
+		if err := c.postControl(kindCredits, n, nil, false); err != nil {
 			c.fail(err)
 		}
 	}

@@ -61,8 +61,11 @@ func (v versions) String() string {
 // features are what a peer may lack, one bit each.
 type features uint32
 
-// allFeatures are those of this package.
-const allFeatures features = 0
+const (
+	featureCancel features = 1 << iota // kindCancel
+
+	allFeatures = featureCancel
+)
 
 // A role is that of a side in the handshake.
 type role int

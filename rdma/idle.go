@@ -37,12 +37,7 @@ func (c *Conn) checkIdle(d time.Duration) {
 func (c *Conn) isIdle(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.leader == leaderNone && c.err == nil && !c.closing {
-		c.harvest() // no call has waited
-		if c.failure != nil {
-			c.decide()
-		}
-	}
+	c.lookLocked()
 	if c.err != nil || c.closing || c.eof { // calls return why
 		return false
 	}

@@ -247,7 +247,7 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 	switch {
 	case n != 0 && !k.hasBody():
 		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
-	case c.eof && k <= kindOffer:
+	case c.eof && (k <= kindOffer || k == kindCancel):
 		return fmt.Errorf("%w: a SEND of kind %d after the end", ErrProtocol, k)
 	}
 	switch k {
@@ -269,6 +269,13 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 			return err
 		}
 	case kindCredits:
+		if err := c.cancels.get(number); err != nil {
+			return err
+		}
+	case kindCancel:
+		if err := c.canceledBy(number); err != nil {
+			return err
+		}
 	case kindEnd:
 		if err := c.endedBy(slot.bytes[:n]); err != nil {
 			return err

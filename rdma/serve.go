@@ -84,6 +84,21 @@ func (l *Listener) warn(text string, err error) {
 // the peer has closed the connection, and otherwise the error of [Conn.Recv] or [Message.Reply]. If f panics,
 // ServeCalls ends the connection, so that the peer does not wait, and panics.
 func (c *Conn) ServeCalls(ctx context.Context, f func(request []byte) (reply []byte)) error {
+	return c.serveCalls(ctx, func(m Message) []byte { return f(m.Bytes()) })
+}
+
+// ServeCallsContext is [Conn.ServeCalls] for calls that take long. The context of f ends with ctx, and when the peer
+// cancels the call or the connection ends: see [Message.Context]. It also ends when f has returned.
+func (c *Conn) ServeCallsContext(ctx context.Context,
+	f func(ctx context.Context, request []byte) (reply []byte)) error {
+	return c.serveCalls(ctx, func(m Message) []byte {
+		x := m.serveContext(ctx)
+		defer c.endContext(x)
+		return f(x, m.Bytes())
+	})
+}
+
+func (c *Conn) serveCalls(ctx context.Context, f func(m Message) (reply []byte)) error {
 	panics := true
 	defer func() {
 		if panics {
@@ -108,9 +123,9 @@ func (c *Conn) ServeCalls(ctx context.Context, f func(request []byte) (reply []b
 }
 
 // serve replies to a message with what f returns, and releases it.
-func (m Message) serve(ctx context.Context, f func(request []byte) (reply []byte)) error {
+func (m Message) serve(ctx context.Context, f func(m Message) (reply []byte)) error {
 	defer m.Release()
-	if reply := f(m.Bytes()); m.IsCall() {
+	if reply := f(m); m.IsCall() {
 		return m.Reply(ctx, reply)
 	}
 	return nil

@@ -21,8 +21,9 @@ const (
 	kindReply               // the reply to the call with this number
 	kindOffer               // an offer of a message that is read by the peer; its body says which kind
 	kindTaken               // the peer has read the message of the offer with this number
-	kindCredits             // nothing but credits
+	kindCredits             // nothing but credits; the number is that of credits for kindCancel
 	kindEnd                 // the last SEND: the peer closes the connection; its body is a farewell
+	kindCancel              // no caller waits for the reply to the call with this number: needs featureCancel
 	kinds
 )
 

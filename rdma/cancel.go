@@ -1,0 +1,212 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// This file has the cancellation of calls. A side whose [Conn.Call] returns before the reply has come sends a
+// kindCancel, and the peer ends the context of the call. The reply is still to come, or is on its way: only then may
+// another call have the number. Cancels have receives and credits of their own, which come back in the number of
+// kindCredits: so they also arrive if the peer's program releases no messages.
+
+// maxCancels is how many cancels a side may send before it gets credits. It is a part of featureCancel.
+const maxCancels = 1
+
+// startCancels sets up the flow of cancels if both sides have them.
+func (c *Conn) startCancels() {
+	if c.remote.features&allFeatures&featureCancel != 0 {
+		c.cancels = flow{credits: maxCancels, most: maxCancels, receives: maxCancels, granted: maxCancels}
+	}
+}
+
+// cancel has the peer learn that no caller waits for the reply to a call.
+func (c *Conn) cancel(k *call) {
+	if c.cancels.most == 0 || c.usable() != nil {
+		return
+	}
+	k.canceled = true
+	c.control.cancels = append(c.control.cancels, k.number)
+	c.sendControl(false)
+}
+
+// uncancel leaves out the cancel of a call that has its reply.
+func (c *Conn) uncancel(k *call) {
+	if k.canceled {
+		c.control.cancels = slices.DeleteFunc(c.control.cancels, func(n int) bool { return n == k.number })
+	}
+}
+
+// cancelable reports whether a cancel is to be sent and has a credit.
+func (c *Conn) cancelable() bool {
+	return len(c.control.cancels) > 0 && c.cancels.credits > 0 && c.usable() == nil
+}
+
+// sendCancels sends cancels as far as there is room.
+func (c *Conn) sendCancels() error {
+	for c.cancelable() && c.space() > 0 {
+		number := c.control.cancels[0]
+		c.control.cancels = slices.Delete(c.control.cancels, 0, 1)
+		c.cancels.credits--
+		if err := c.postControl(kindCancel, number, nil, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canceledBy handles a cancel of the peer. The reply may have been sent.
+func (c *Conn) canceledBy(number int) error {
+	f, k := &c.cancels, &c.calls
+	switch {
+	case f.granted == 0:
+		return fmt.Errorf("%w: a cancel without a credit: a peer may send %d before it gets one back", ErrProtocol, f.most)
+	case number >= len(k.asked) || k.asked[number].canceled:
+		return fmt.Errorf("%w: a cancel of call %d, which it has not made or has canceled before", ErrProtocol, number)
+	}
+	f.granted--
+	f.owed++
+	a := &k.asked[number]
+	a.canceled = true
+	a.ctx.end(errCanceled)
+	return nil
+}
+
+var (
+	errCanceled = fmt.Errorf("%w by the peer: the context of its call has ended", context.Canceled)
+	errReplied  = fmt.Errorf("%w: the call has its reply", context.Canceled)
+)
+
+// Context returns a context that ends when the peer's [Conn.Call] has returned because its context has ended, when the
+// call has its reply, and when the connection ends or is closed. context.Cause returns why. A canceled call needs a
+// reply, too: without it, it is one of the 1024 that may wait. The context of a message that is not a call ends with
+// the connection. A peer with a version of this package that does not send cancels does not end it.
+//
+// A connection on which no call waits does not notice anything: while a context whose Done was called has not ended, a
+// goroutine waits for it. Err looks at what has arrived.
+func (m Message) Context() context.Context {
+	c := m.c
+	if c == nil {
+		return context.Background()
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if m.kind == kindCall {
+		return c.callContext(context.Background(), m)
+	}
+	if c.ctx == nil {
+		c.ctx = c.newContext(context.Background())
+	}
+	return c.ctx
+}
+
+// serveContext returns the context of a handler of a message.
+func (m Message) serveContext(parent context.Context) *callContext {
+	m.c.mu.Lock()
+	defer m.c.unlock()
+	if m.kind == kindCall {
+		return m.c.callContext(parent, m)
+	}
+	return m.c.newContext(parent)
+}
+
+// callContext returns the context of a call. The first caller sets its parent.
+func (c *Conn) callContext(parent context.Context, m Message) *callContext {
+	a := &c.calls.asked[m.number]
+	if a.serial == m.serial {
+		if a.ctx == nil {
+			a.ctx = c.newContext(parent)
+		}
+		if a.canceled {
+			a.ctx.end(errCanceled)
+		}
+		return a.ctx
+	}
+	x := c.newContext(parent)
+	x.end(errReplied)
+	delete(c.contexts, x)
+	return x
+}
+
+// A callContext is the context of a call of the peer, or of messages.
+type callContext struct {
+	context.Context
+	cancel  context.CancelCauseFunc
+	c       *Conn
+	watched atomic.Bool // a goroutine waits
+}
+
+// newContext returns a context that ends with the connection. The caller holds c.mu.
+func (c *Conn) newContext(parent context.Context) *callContext {
+	x := &callContext{c: c}
+	x.Context, x.cancel = context.WithCancelCause(parent)
+	if end := c.usable(); end != nil {
+		x.cancel(end)
+		return x
+	}
+	if c.contexts == nil {
+		c.contexts = map[*callContext]struct{}{}
+	}
+	c.contexts[x] = struct{}{}
+	return x
+}
+
+// end ends a context, if there is one.
+func (x *callContext) end(cause error) {
+	if x != nil {
+		x.cancel(cause)
+	}
+}
+
+// endContexts ends the contexts of all calls. The caller holds c.mu.
+func (c *Conn) endContexts(cause error) {
+	for x := range c.contexts {
+		x.end(cause)
+	}
+	c.contexts = nil
+}
+
+// Done implements context.Context.
+func (x *callContext) Done() <-chan struct{} {
+	if !x.watched.Swap(true) && x.Context.Err() == nil {
+		go x.watch()
+	}
+	return x.Context.Done()
+}
+
+// Err implements context.Context.
+func (x *callContext) Err() error {
+	if err := x.Context.Err(); err != nil {
+		return err
+	}
+	x.c.look()
+	return x.Context.Err()
+}
+
+// watch handles what arrives until the context ends.
+func (x *callContext) watch() {
+	c := x.c
+	c.mu.Lock()
+	defer c.unlock()
+	for c.usable() == nil && c.step(x.Context, &c.others, nil) == nil {
+	}
+}
+
+// look handles what has arrived, if no call waits for it.
+func (c *Conn) look() {
+	c.mu.Lock()
+	defer c.unlock()
+	c.lookLocked()
+}
+
+// lookLocked is look for a caller that holds c.mu.
+func (c *Conn) lookLocked() {
+	if c.leader == leaderNone && c.err == nil && !c.closing {
+		c.harvest()
+		if c.failure != nil {
+			c.decide()
+		}
+	}
+}
