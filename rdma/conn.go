@@ -48,7 +48,7 @@ type Conn struct {
 	calls    calls
 	contexts map[*callContext]struct{} // that have not ended
 	ctx      *callContext              // of messages that are not calls, or nil
-	windows  []window // for offers
+	windows  []window                  // for offers
 	shares   map[*Share]struct{}
 	idleOps  *op
 
