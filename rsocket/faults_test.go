@@ -269,7 +269,8 @@ func TestRemovedDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := machines(t)
 			p.net.Allow(verbstest.Destination)
-			p.net.SetTimeouts(verbstest.Timeouts{Ack: 10})
+			// The client's requests must not run out of retries before it notices that its device is gone.
+			p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})
 			p.dial(t, rsocket.Config{Mappings: 1}, rsocket.Config{KeepAlive: 5 * time.Millisecond})
 			must(p.server.MapMemory(make([]byte, 10), 0))(t)
 			write(t, p.server, []byte("x"))
