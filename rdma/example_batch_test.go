@@ -11,7 +11,7 @@ import (
 // A batch starts many reads and waits once: it takes about as long as one of them.
 func ExampleBatch() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	defer closeBoth(client, server)
 	const size = 4096
 	blocks := rdma.NewRegion(64 * size)

@@ -11,7 +11,7 @@ import (
 // when the peer has the message.
 func ExampleConn_SendBuffer() {
 	ctx := context.Background()
-	sender, receiver := exampleConn()
+	sender, receiver := exampleConn() // the two sides of a connection
 	defer closeBoth(sender, receiver)
 	file := strings.NewReader("the contents of a file")
 
@@ -42,9 +42,9 @@ func ExampleConn_SendBuffer() {
 // The buffer of a message can be sent to forward the message.
 func ExampleConn_SendBuffer_forward() {
 	ctx := context.Background()
-	client, in := exampleConn()
+	client, in := exampleConn() // the two sides of a connection
 	defer closeBoth(client, in)
-	out, next := exampleConn()
+	out, next := exampleConn() // the two sides of a connection
 	defer closeBoth(out, next)
 
 	if err := client.Send(ctx, []byte("to the next one")); err != nil {

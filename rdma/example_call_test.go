@@ -14,7 +14,7 @@ import (
 // Any number of goroutines may call at the same time. Each gets the reply to its call.
 func ExampleConn_Call() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	served := make(chan error, 1)
 	go func() { served <- server.ServeCalls(ctx, bytes.ToUpper) }() // until the client closes the connection
 
@@ -41,7 +41,7 @@ func ExampleConn_Call() {
 // A call can be replied to later, in any order and by any goroutine, also after its message was released.
 func ExampleMessage_Reply() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	defer closeBoth(client, server)
 
 	var wg sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 // A server says why it ends a connection. The codes are the program's.
 func ExampleConn_CloseWithError() {
 	const tooSlow = 1
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	if err := server.CloseWithError(tooSlow, "the subscriber is too slow"); err != nil {
 		log.Print(err)
 	}

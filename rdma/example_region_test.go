@@ -13,7 +13,7 @@ import (
 // nothing.
 func ExampleConn_Read() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	defer closeBoth(client, server)
 
 	table := rdma.NewRegion(4096)
@@ -45,7 +45,7 @@ func ExampleConn_Read() {
 // WriteImm writes to the peer's memory and sends a message without bytes, which says where.
 func ExampleConn_WriteImm() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	defer closeBoth(client, server)
 	const slot = 256
 	inbox := rdma.NewRegion(8 * slot)
@@ -75,7 +75,7 @@ func ExampleConn_WriteImm() {
 // Any number of clients draw numbers from a counter in the server's memory.
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	defer closeBoth(client, server)
 	counter := rdma.NewRegion(8)
 	if _, err := server.SendToken(ctx, counter, rdma.CanAtomic); err != nil {
@@ -102,7 +102,7 @@ func ExampleConn_FetchAdd() {
 // A lock is a word in the server's memory: 0, or the number of its owner.
 func ExampleConn_CompareAndSwap() {
 	ctx := context.Background()
-	client, server := exampleConn()
+	client, server := exampleConn() // the two sides of a connection
 	defer closeBoth(client, server)
 	lock := rdma.NewRegion(8)
 	if _, err := server.SendToken(ctx, lock, rdma.CanAtomic); err != nil {

@@ -14,7 +14,7 @@ import (
 // that is faster than the receiver waits in Send.
 func ExampleConn_Recv() {
 	ctx := context.Background()
-	sender, receiver := exampleConn()
+	sender, receiver := exampleConn() // the two sides of a connection
 	sent := make(chan error, 1)
 	go func() {
 		for i := range 3 {
@@ -49,7 +49,7 @@ func ExampleConn_Recv() {
 // was not sent, and the connection can be used further.
 func ExampleConn_Send() {
 	ctx := context.Background()
-	sender, receiver := exampleConn()
+	sender, receiver := exampleConn() // the two sides of a connection
 	defer closeBoth(sender, receiver)
 
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)

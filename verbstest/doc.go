@@ -28,6 +28,9 @@
 // The server, too, must end with the test: a listener that is not closed is reported. TestRequest of
 // this package has the functions listen, serve and request.
 //
+// A program imports its providers itself, as provider/all does. Package verbstest imports that of its
+// devices, so that a program without one passes its tests, but finds no device elsewhere.
+//
 // The program under test runs unchanged, down to the encoding of the kernel's commands and the
 // rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
 // [InfiniBand] on a subnet, are in memory. The adapter has 256 KiB of device memory

@@ -59,7 +59,7 @@ func ExampleMachine_FailCommand() {
 func ExampleMachine_Kill() {
 	goTest(func(t testing.TB) {
 		net := verbstest.NewNetwork(t)
-		net.SetTimeouts(verbstest.Timeouts{Ack: 8, Reply: time.Millisecond})
+		net.SetTimeouts(verbstest.Timeouts{Ack: 8, Reply: 20 * time.Millisecond})
 		server, client := net.Machine(), net.Machine()
 		startService(t, server)
 		client.Run(func() {
