@@ -194,6 +194,8 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 			p := l.take(m)
 			p.conn.start(p.peer)
 			return p.conn, nil
+		case errors.Is(err, uverbs.ErrClosed) && errors.Is(err, cm.ErrListenerClosed):
+			return nil, l.opError(net.ErrClosed)
 		case errors.Is(err, cm.ErrListenerClosed):
 			return nil, l.opError(err)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):

@@ -219,7 +219,7 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	q.lock()
 	defer q.unlock()
 	if q.dead.Load() {
-		return ErrClosed
+		return named(opArm, q.String(), ErrClosed)
 	}
 	want := armedAny
 	if solicitedOnly {
@@ -235,12 +235,14 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	if err := q.impl.Arm(solicitedOnly, q.events.Load()); err != nil {
 		q.armed.CompareAndSwap(want, before)
 		if q.dead.Load() { // another goroutine closed the single-goroutine queue
-			return ErrClosed
+			return named(opArm, q.String(), ErrClosed)
 		}
-		return q.ctx.wrap("arm", q.String(), err, "")
+		return q.ctx.wrap(opArm, q.String(), err, "")
 	}
 	return nil
 }
+
+const opArm = "arm"
 
 // What the queue is armed for.
 const (
@@ -266,10 +268,15 @@ func (q *CQ) ready() (bool, error) {
 	q.lock()
 	defer q.unlock()
 	if q.dead.Load() {
-		return false, ErrClosed
+		return false, q.closedError()
 	}
 	return q.impl.Ready(), nil
 }
+
+const opWait = "wait for a completion"
+
+// closedError returns the error of a wait that was ended by Close.
+func (q *CQ) closedError() error { return &Error{Op: opWait, Object: q.String(), Kind: ErrClosed} }
 
 // wake makes one waiter look at the queue.
 func (q *CQ) wake() {

@@ -36,7 +36,7 @@ import (
 func (q *QP) Drain(ctx context.Context) error {
 	const op = "drain"
 	if q.State() == StateReset {
-		return waitError(op, q.String(), q.alive())
+		return named(op, q.String(), q.alive())
 	}
 	if err := q.Modify(QPAttr{State: StateErr}, MaskState); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (q *QP) Drain(ctx context.Context) error {
 		select {
 		case <-timer.C:
 			if q.ctx.deviceGone.Load() {
-				return waitError(op, q.String(), ErrDeviceGone)
+				return named(op, q.String(), ErrDeviceGone)
 			}
 			if why != "" {
 				why = q.finishSends()
@@ -58,7 +58,7 @@ func (q *QP) Drain(ctx context.Context) error {
 			return &Error{Op: op, Object: q.String(), Err: ctxerr.Of(ctx), Detail: why}
 		}
 	}
-	return waitError(op, q.String(), q.alive())
+	return named(op, q.String(), q.alive())
 }
 
 // The pauses between two checks of Drain.

@@ -207,8 +207,8 @@ func (e *Error) Timeout() bool {
 	return e.Errno == unix.ETIMEDOUT || errors.As(e.Err, &cause) && cause.Timeout()
 }
 
-// waitError returns the error of a wait, or of another call off the data path, with the operation and the object.
-func waitError(op, object string, err error) error {
+// named returns the error of a call off the data path, with the operation and the object.
+func named(op, object string, err error) error {
 	kind, ok := err.(*sentinel)
 	if !ok {
 		return err

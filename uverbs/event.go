@@ -57,7 +57,7 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 	for {
 		record, ok, err := r.take()
 		if err != nil {
-			return AsyncEvent{}, waitError(op, c.name, err)
+			return AsyncEvent{}, named(op, c.name, err)
 		}
 		if ok {
 			if e, ok := c.asyncEvent(record); ok {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -70,10 +71,14 @@ func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {
 	return fmt.Errorf("uverbs: handshake of %v with %v: %w", q, conn.RemoteAddr(), err)
 }
 
-// joined returns cause, with the resulting error in parentheses.
+// joined returns cause, with the resulting error in parentheses. That of conn's deadline is not matched: a canceled ctx
+// sets it too.
 func joined(cause, err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return cause
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w (%v)", cause, err)
 	}
 	return fmt.Errorf("%w (%w)", cause, err)
 }

@@ -19,7 +19,7 @@ func (q *QP) Modify(a QPAttr, m QPMask) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
-		return ErrClosed
+		return named("modify", q.String(), ErrClosed)
 	}
 	if m&(MaskState|MaskMaxRdAtomic) == 0 {
 		return q.modify(&a, m)
@@ -183,7 +183,7 @@ func (q *QP) Query(m QPMask) (QPAttr, error) {
 	q.stateMu.Lock() // Close waits for the command
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
-		return QPAttr{}, ErrClosed
+		return QPAttr{}, named("query", q.String(), ErrClosed)
 	}
 	return q.query(m)
 }

@@ -47,7 +47,7 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 			return n, err
 		}
 		if err != nil {
-			return 0, waitError(opWait, q.String(), err)
+			return 0, named(opWait, q.String(), err)
 		}
 		if err := q.Wait(ctx); err != nil {
 			return 0, err
@@ -68,7 +68,7 @@ func (q *CQ) WaitEvent(ctx context.Context) error {
 		return errNoEvents
 	}
 	if f := q.failure.Load(); f != nil {
-		return waitError(opWait, q.String(), *f)
+		return named(opWait, q.String(), *f)
 	}
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
@@ -127,15 +127,10 @@ func (q *CQ) park(ctx context.Context) error {
 	}
 }
 
-const opWait = "wait for a completion"
-
 // ctxError returns the error of a wait that was ended by its ctx.
 func (q *CQ) ctxError(ctx context.Context) error {
 	return &Error{Op: opWait, Object: q.String(), Err: ctxerr.Of(ctx)}
 }
-
-// closedError returns the error of a wait that was ended by Close.
-func (q *CQ) closedError() error { return &Error{Op: opWait, Object: q.String(), Kind: ErrClosed} }
 
 // waitEnded reports whether a wait has ended, by the same conditions as park.
 func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
@@ -225,9 +220,9 @@ func (ch *CompChannel) fail(q *CQ, err error) error {
 	}
 	switch {
 	case errors.Is(err, os.ErrClosed):
-		ch.err = waitError(op, ch.String(), ErrClosed)
+		ch.err = named(op, ch.String(), ErrClosed)
 	case ch.ctx.isDeviceGone(err):
-		ch.err = waitError(op, ch.String(), ErrDeviceGone)
+		ch.err = named(op, ch.String(), ErrDeviceGone)
 	default:
 		ch.err = ch.ctx.wrap(op, ch.String(), err, "")
 	}

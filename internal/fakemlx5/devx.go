@@ -11,7 +11,7 @@ import (
 
 // The device has the commands of DevX that the provider itself issues: QUERY_HCA_CAP for the current general
 // capabilities, RTS2RTS_QP for what MODIFY_QP of the verbs lacks, those of LAG ports, and CREATE_GENERAL_OBJECT for
-// reserved QP numbers. Package devx needs a real device.
+// reserved QP numbers. Channels of events exist, without events. The rest of package devx needs a real device.
 
 // Opcodes of these commands, and the modes of QUERY_HCA_CAP.
 const (
@@ -84,6 +84,16 @@ func (k *Kernel) generalCaps(caps []byte) {
 	if !k.NoReservedQPNs {
 		prm.HCACapGeneralObjTypes.Set(caps, 1<<prm.ObjectReservedQPN)
 	}
+}
+
+// devxEvents creates a channel of events.
+func (k *Kernel) devxEvents(c ioctl.Call) error {
+	fd, err := k.Kernel.AllocEvents()
+	if err != nil {
+		return err
+	}
+	attr(c, uapi.MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE).Data = uint64(fd)
+	return nil
 }
 
 // devxCreate creates a block of reserved QP numbers.

@@ -147,6 +147,8 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		return k.devxModify(c)
 	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY}:
 		return k.devxQuery(c)
+	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, uapi.MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC}:
+		return k.devxEvents(c)
 	case [2]uint16{uapi.MLX5_IB_OBJECT_PP, uapi.MLX5_IB_METHOD_PP_OBJ_ALLOC}:
 		return unix.EPROTONOSUPPORT // the device has no packet pacing
 	case [2]uint16{uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE}:

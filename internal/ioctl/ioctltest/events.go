@@ -23,6 +23,17 @@ func (k *Kernel) eventPair() (theirs int, err error) {
 	return p[0], nil
 }
 
+// AllocEvents returns a descriptor for events of the driver. There are none but the removal of the device.
+func (k *Kernel) AllocEvents() (fd int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unplugged {
+		return -1, unix.EIO
+	}
+	k.forgetClosed()
+	return k.eventPair()
+}
+
 // hungUp reports whether the other end is closed.
 func hungUp(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd)}}

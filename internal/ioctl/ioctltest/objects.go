@@ -128,8 +128,6 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"SRQ.DESTROY": func(k *Kernel, m *Msg) error {
 		return k.destroy(m, "SRQ", uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)
 	},
-	"DEVX_ASYNC_EVENT_FD.ALLOC": (*Kernel).allocDevXEvents,
-
 	"OPEN_XRCD": (*Kernel).openXRCD,
 	"XRCD.DESTROY": func(k *Kernel, m *Msg) error {
 		return k.destroy(m, "XRCD", uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)
@@ -216,17 +214,6 @@ func (k *Kernel) allocAsync(m *Msg) error {
 		k.async = fd
 	}
 	m.Made(uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, fd)
-	return nil
-}
-
-// allocDevXEvents allocates a channel of events of DevX. There are none but the removal of the device.
-func (k *Kernel) allocDevXEvents(m *Msg) error {
-	k.forgetClosed()
-	fd, err := k.eventPair()
-	if err != nil {
-		return err
-	}
-	m.Made(uapi.MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE, fd)
 	return nil
 }
 

@@ -32,7 +32,7 @@ type file struct {
 func openFile(ctx *uverbs.Context, kind, op string, id uint16, start func(*ioctl.Cmd)) (*file, error) {
 	f := &file{op: "read from a " + kind, turn: make(chan struct{}, 1)}
 	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
-		f.dev, f.name = dev, dev.Name()
+		f.dev, f.name = dev, ctx.Name()
 		f.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: kind,
 			Create:  func(driver.Extension) (uint32, error) { return f.open(id, start) },
 			Destroy: func() error { return f.f.Close() }})
