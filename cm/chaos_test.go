@@ -57,9 +57,9 @@ func chaosEpoch(t *testing.T, all *chaosCounts) {
 	anchor := newSyncID(t, PSTCP) // keeps the pump running
 	remove := rand.IntN(2) == 0
 	for round := range 4 {
-		o := &Options{Backlog: 1 + rand.IntN(8), QP: small, MaxHandshakes: 1 + rand.IntN(4), Setup: c.setUp,
-			HandshakeTimeout: time.Duration(1+rand.IntN(20)) * time.Millisecond, MaxConns: 4 + rand.IntN(20),
-			ManualAccept: rand.IntN(3) == 0}
+		o := &ListenOptions{Options: Options{QP: small, Setup: c.setUp},
+			Backlog: 1 + rand.IntN(8), MaxHandshakes: 1 + rand.IntN(4),
+			HandshakeTimeout: time.Duration(1+rand.IntN(20)) * time.Millisecond, MaxConns: 4 + rand.IntN(20), ManualAccept: rand.IntN(3) == 0}
 		l, err := Listen("192.0.2.1:0", o)
 		check(t, err)
 		var wg sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Options configure how to dial, listen or join. Nil stands for the zero Options, and
-// the zero value of each field for its default.
+// Options configure a connection or a membership: how to dial or join, or how a listener accepts, see
+// [ListenOptions]. Nil stands for the zero Options, and the zero value of each field for its default.
 type Options struct {
 	// QP is the configuration of the QP. A MaxSendWR or MaxRecvWR of 0 stands for 16
 	// work requests, a negative one for none. With an SRQ, the QP has no receive
@@ -63,6 +63,35 @@ type Options struct {
 	// see [ID.SetReuseAddr]. It does not allow a listener to share its address and
 	// port with another id.
 	ReuseAddr bool
+
+	// Prepare is called when the device is known and before the QP is created. Dial
+	// calls it for each address that it tries, a listener for each request. It may
+	// change qp, for example to set completion queues or an SRQ created on
+	// [Conn.Verbs] and [Conn.PD], which [Conn.Own] closes with the connection. An
+	// error ends the attempt.
+	Prepare func(c *Conn, qp *uverbs.QPConfig) error
+	// Setup is called when the QP exists and before the peer can send. Post the first
+	// receives there. An error ends the attempt. A listener calls Prepare and Setup
+	// from several goroutines at once.
+	//
+	// If the error of a listener's Prepare or Setup matches [ErrServerBusy],
+	// [ErrServerLimit], [ErrVersion], [ErrUnauthenticated] or [ErrProtocol], so does the
+	// client's. The client receives the first 100 bytes of what the error's text adds to
+	// them: name the limit there, and no secrets.
+	//
+	// If the attempt fails, in Setup or later, the MRs that Prepare and Setup have
+	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as
+	// are the objects that they have passed to [Conn.Own].
+	Setup func(c *Conn) error
+}
+
+// ListenOptions configure a listener. Nil stands for the zero ListenOptions, and the zero value of each
+// field for its default.
+type ListenOptions struct {
+	// Options are those of each connection. ReuseAddr is that of the listener. The fields for dialing
+	// have no effect: LocalAddr, LocalIB, Paths, Timeout, ResolveTimeout and TOS.
+	Options
+
 	// V6Only makes a listener on [::] accept IPv6 connections only.
 	V6Only bool
 	// Backlog is how many requests of a listener may wait for a handshake, or for
@@ -93,26 +122,6 @@ type Options struct {
 	// HandshakeTimeout limits how long a listener waits for a peer to confirm the
 	// connection after its request was accepted. If zero, it is ten seconds.
 	HandshakeTimeout time.Duration
-
-	// Prepare is called when the device is known and before the QP is created. Dial
-	// calls it for each address that it tries, a listener for each request. It may
-	// change qp, for example to set completion queues or an SRQ created on
-	// [Conn.Verbs] and [Conn.PD], which [Conn.Own] closes with the connection. An
-	// error ends the attempt.
-	Prepare func(c *Conn, qp *uverbs.QPConfig) error
-	// Setup is called when the QP exists and before the peer can send. Post the first
-	// receives there. An error ends the attempt. A listener calls Prepare and Setup
-	// from several goroutines at once.
-	//
-	// If the error of a listener's Prepare or Setup matches [ErrServerBusy],
-	// [ErrServerLimit], [ErrVersion], [ErrUnauthenticated] or [ErrProtocol], so does the
-	// client's. The client receives the first 100 bytes of what the error's text adds to
-	// them: name the limit there, and no secrets.
-	//
-	// If the attempt fails, in Setup or later, the MRs that Prepare and Setup have
-	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as
-	// are the objects that they have passed to [Conn.Own].
-	Setup func(c *Conn) error
 	// Refused is called when a listener refuses a client because of MaxConns,
 	// MaxConnsPerPeer or Backlog, before a Conn exists. peer is the client's IP address or
 	// GID, and err matches [ErrServerLimit] or [ErrServerBusy]. Further clients wait until
@@ -120,11 +129,11 @@ type Options struct {
 	Refused func(peer netip.Addr, err error)
 }
 
-// defaultConns is the default of Options.MaxConns.
+// defaultConns is the default of ListenOptions.MaxConns.
 const defaultConns = 16384
 
 // connLimit returns the limits on the connections of a listener.
-func (o *Options) connLimit() *quota.Limit {
+func (o *ListenOptions) connLimit() *quota.Limit {
 	all, each := o.MaxConns, o.MaxConnsPerPeer
 	if all == 0 {
 		all = defaultConns

@@ -14,8 +14,8 @@ import (
 func TestEcho(t *testing.T) {
 	newRig(t)
 	ctx := limit(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{PrivateData: []byte("welcome"),
-		Setup: func(c *Conn) error { return c.PostRecv(1, uverbs.SGE{Length: 64}) }}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{PrivateData: []byte("welcome"),
+		Setup: func(c *Conn) error { return c.PostRecv(1, uverbs.SGE{Length: 64}) }}}))(t))
 	got := make(chan error)
 	go func() {
 		got <- func() error {

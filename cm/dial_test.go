@@ -312,7 +312,7 @@ func TestSetPrivateData(t *testing.T) {
 			return nil
 		}}
 	}
-	l := closing(t, good(Listen("192.0.2.1:0", says("rkey of the server")))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: *says("rkey of the server")}))(t))
 	heard := make(chan string, 1)
 	go func() {
 		defer close(heard)

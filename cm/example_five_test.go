@@ -31,7 +31,7 @@ func connected(setup func(*cm.Conn) error, f func(ctx context.Context, server, c
 func connectedWith(server, client *cm.Options, f func(ctx context.Context, server, client *cm.Conn) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	l, err := cm.Listen(exampleIP+":0", server)
+	l, err := cm.Listen(exampleIP+":0", &cm.ListenOptions{Options: *server})
 	if err != nil {
 		return err
 	}

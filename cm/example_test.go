@@ -51,7 +51,7 @@ func ExampleDial() {
 // stores it in the id's Context.
 func ExampleListen() {
 	const size = 4096
-	l, err := cm.Listen(":7471", &cm.Options{Setup: func(c *cm.Conn) error {
+	l, err := cm.Listen(":7471", &cm.ListenOptions{Options: cm.Options{Setup: func(c *cm.Conn) error {
 		mr, err := c.AllocMsgs(size)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func ExampleListen() {
 		c.Own(mr) // Close of the connection closes it
 		c.ID().Context = mr
 		return c.PostRecv(0, mr.SGE(0, size))
-	}})
+	}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func sendBack(c *cm.Conn) error {
 // set it in Options.PrivateData.
 func ExampleListener_Request() {
 	ctx := context.Background()
-	l, err := cm.Listen(":7471", &cm.Options{ManualAccept: true})
+	l, err := cm.Listen(":7471", &cm.ListenOptions{ManualAccept: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxHandshakes    = 256              // the default of Options.MaxHandshakes
-	handshakeTimeout = 10 * time.Second // the default of Options.HandshakeTimeout
-	listenBacklog    = 4096             // the default of Options.Backlog
+	maxHandshakes    = 256              // the default of ListenOptions.MaxHandshakes
+	handshakeTimeout = 10 * time.Second // the default of ListenOptions.HandshakeTimeout
+	listenBacklog    = 4096             // the default of ListenOptions.Backlog
 	// shareOfFree limits the handshakes of one address to this multiple of the free
 	// slots, and one more. Alone, an address can therefore use about three quarters of
 	// the slots, and an address without handshakes always finds one, unless more than 100
@@ -31,7 +31,7 @@ var crowdTime = 10 * time.Second
 // Each has a goroutine and a slot until Accept has received its connection or its error.
 type handshakes struct {
 	id      *SyncID // of the listener
-	options Options
+	options ListenOptions
 	conns   *quota.Limit // of the listener's connections
 
 	results    chan handshakeResult
@@ -86,7 +86,7 @@ type handshake struct {
 	confirmed    bool
 }
 
-func (hs *handshakes) init(o *Options) {
+func (hs *handshakes) init(o *ListenOptions) {
 	if o != nil {
 		hs.options = *o
 	}
@@ -361,7 +361,7 @@ func (hs *handshakes) acceptRequest(h *handshake) (_ *Conn, peer bool, _ error) 
 		return nil, isPeerError(err), err
 	}
 	defer hs.setWaiting(h, time.Time{})
-	return (&Request{id: s, options: &hs.options}).accept(&hs.options, func() (context.Context, context.CancelFunc) {
+	return (&Request{id: s, options: &hs.options.Options}).accept(&hs.options.Options, func() (context.Context, context.CancelFunc) {
 		hs.setWaiting(h, time.Now())
 		return context.WithTimeoutCause(h.ctx, hs.timeout(), errSlowPeer)
 	})

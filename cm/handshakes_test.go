@@ -17,7 +17,7 @@ import (
 )
 
 // manual are the options of a listener whose requests the test reads.
-var manual = &Options{ManualAccept: true}
+var manual = &ListenOptions{ManualAccept: true}
 
 // halfOpen sends a request to a listener and never confirms the connection.
 func halfOpen(t testing.TB, l *Listener) *SyncID {
@@ -99,7 +99,7 @@ func TestAcceptBesideHalfOpen(t *testing.T) {
 func TestHandshakesCanceled(t *testing.T) {
 	r := newRig(t)
 	shorten(t, &crowdTime, 200*time.Millisecond)
-	o := &Options{MaxHandshakes: 4, HandshakeTimeout: time.Minute}
+	o := &ListenOptions{MaxHandshakes: 4, HandshakeTimeout: time.Minute}
 	l := closing(t, good(Listen("192.0.2.1:0", o))(t))
 	got := make(chan dialResult, 1)
 	began := time.Now()
@@ -133,7 +133,7 @@ func TestHandshakesCanceled(t *testing.T) {
 func TestNewestRequestFirst(t *testing.T) {
 	newRig(t)
 	shorten(t, &crowdTime, 100*time.Millisecond)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxHandshakes: 2, HandshakeTimeout: time.Minute}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{MaxHandshakes: 2, HandshakeTimeout: time.Minute}))(t))
 	for range 2 {
 		halfOpen(t, l)
 	}
@@ -153,7 +153,7 @@ func TestNewestRequestFirst(t *testing.T) {
 // TestHandshakeTimeout checks that HandshakeTimeout applies even if a call of Accept ends earlier.
 func TestHandshakeTimeout(t *testing.T) {
 	r := newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: 20 * time.Millisecond}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{HandshakeTimeout: 20 * time.Millisecond}))(t))
 	a := halfOpen(t, l)
 	ctx, cancel := context.WithCancel(limit(t))
 	got := make(chan error, 1)
@@ -217,12 +217,12 @@ func TestListenerCloseEndsHandshakes(t *testing.T) {
 	r := newRig(t)
 	var conns []*Conn
 	var mu sync.Mutex
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{Setup: func(c *Conn) error {
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{Setup: func(c *Conn) error {
 		mu.Lock()
 		defer mu.Unlock()
 		conns = append(conns, c)
 		return nil
-	}}))(t))
+	}}}))(t))
 	a := halfOpen(t, l)
 	ctx, cancel := context.WithCancel(limit(t))
 	got := make(chan error, 1)
@@ -254,12 +254,12 @@ func TestAcceptErrors(t *testing.T) {
 	newRig(t)
 	wrong := errors.New("not today")
 	fail := true
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{Setup: func(*Conn) error {
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{Setup: func(*Conn) error {
 		if fail {
 			return wrong
 		}
 		return nil
-	}}))(t))
+	}}}))(t))
 	done := dialing(t, l)
 	is(t, "Setup fails", second(l.Accept(limit(t))), wrong)
 	is(t, "its peer", (<-done).err, ErrRejected)
@@ -286,7 +286,7 @@ func TestAcceptSetupMeetsPeerError(t *testing.T) {
 		"Prepare": {Prepare: func(c *Conn, _ *uverbs.QPConfig) error { return fails(c) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := closing(t, good(Listen("192.0.2.1:0", o))(t))
+			l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: *o}))(t))
 			done := dialing(t, l)
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
@@ -302,10 +302,10 @@ func TestAcceptReportsWhatRemains(t *testing.T) {
 	newRig(t)
 	broken := errors.New("broken")
 	var once sync.Once
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond, Setup: func(c *Conn) error {
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{Setup: func(c *Conn) error {
 		c.Own(closerFunc(func() (err error) { once.Do(func() { err = broken }); return err }))
 		return nil
-	}}))(t))
+	}}, HandshakeTimeout: time.Millisecond}))(t))
 	halfOpen(t, l)
 	is(t, "Accept", second(l.Accept(limit(t))), broken, errSlowPeer)
 }
@@ -387,7 +387,7 @@ func TestNextPeer(t *testing.T) {
 		{"a crowd", peer(1, 1, 2, 3, 4, 5, 6, 7, 8, 9), peer(0, 10, 11, 12, 13, 14, 15, 16, 17), 0, "b", true},
 	} {
 		l := &Listener{}
-		l.init(&Options{MaxHandshakes: 16, Backlog: 12})
+		l.init(&ListenOptions{MaxHandshakes: 16, Backlog: 12})
 		l.peers[here], l.peers[silent.Addr()] = c.a, c.b
 		l.waiting, l.active, l.ready = len(c.a.waiting)+len(c.b.waiting), len(c.a.active)+len(c.b.active), c.ready
 		p, newest := l.nextPeer()
@@ -402,7 +402,8 @@ func TestNextPeer(t *testing.T) {
 // arrive before Accept are not lost.
 func TestAcceptAfterDial(t *testing.T) {
 	newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{Setup: func(c *Conn) error { return c.PostRecv(7) }}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{
+		Setup: func(c *Conn) error { return c.PostRecv(7) }}}))(t))
 	a := closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
 	check(t, a.PostSend(1, uverbs.Signaled))
 	good(a.SendComp(limit(t)))(t)
@@ -433,7 +434,7 @@ func TestNextClientIsConnected(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	newRig(t)
 	const backlog = 3
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{Backlog: backlog}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Backlog: backlog}))(t))
 	for range backlog {
 		closing(t, good(Dial(limit(t), l.Addr().String(), nil))(t))
 	}
@@ -463,7 +464,7 @@ func TestBacklog(t *testing.T) {
 // the server is busy.
 func TestRequestBacklog(t *testing.T) {
 	newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{Backlog: 1, ManualAccept: true}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Backlog: 1, ManualAccept: true}))(t))
 	one, two := dialing(t, l), dialing(t, l)
 	var refused dialResult
 	select {
@@ -480,13 +481,13 @@ func TestRequestBacklog(t *testing.T) {
 // that Close of a connection makes room.
 func TestMaxConns(t *testing.T) {
 	for name, c := range map[string]struct {
-		options Options
+		options ListenOptions
 		allowed int
 	}{
-		"in all":               {Options{MaxConns: 2, MaxConnsPerPeer: -1}, 2},
-		"of an address":        {Options{MaxConnsPerPeer: 3}, 3},
-		"of an address, half":  {Options{MaxConns: 3}, 2},
-		"of an address, alone": {Options{MaxConns: -1, MaxConnsPerPeer: 1}, 1},
+		"in all":               {ListenOptions{MaxConns: 2, MaxConnsPerPeer: -1}, 2},
+		"of an address":        {ListenOptions{MaxConnsPerPeer: 3}, 3},
+		"of an address, half":  {ListenOptions{MaxConns: 3}, 2},
+		"of an address, alone": {ListenOptions{MaxConns: -1, MaxConnsPerPeer: 1}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			newRig(t)
@@ -514,7 +515,7 @@ func TestMaxConns(t *testing.T) {
 // too.
 func TestMaxConnsOfOthers(t *testing.T) {
 	newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{MaxConnsPerPeer: 1, ManualAccept: true}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{MaxConnsPerPeer: 1, ManualAccept: true}))(t))
 	from := func(a netip.Addr) <-chan dialResult {
 		done := make(chan dialResult, 1)
 		go func() {
@@ -553,7 +554,7 @@ func TestConnsAreCounted(t *testing.T) {
 			t.Errorf("%d connections are counted, %d of the address, want none", all, own)
 		}
 	}
-	l := good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond, MaxHandshakes: 2}))(t)
+	l := good(Listen("192.0.2.1:0", &ListenOptions{HandshakeTimeout: time.Millisecond, MaxHandshakes: 2}))(t)
 	for range 6 {
 		halfOpen(t, l)
 	}
@@ -562,12 +563,12 @@ func TestConnsAreCounted(t *testing.T) {
 	check(t, l.Close())
 	uncounted(l)
 	fails := false
-	l = good(Listen("192.0.2.1:0", &Options{Setup: func(*Conn) error {
+	l = good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{Setup: func(*Conn) error {
 		if fails {
 			return ErrServerLimit
 		}
 		return nil
-	}}))(t)
+	}}}))(t)
 	unaccepted := good(Dial(limit(t), l.Addr().String(), nil))(t)
 	waitState(t, l, 0, 1)
 	if _, all := l.conns.Used(here); all != 1 {
@@ -587,7 +588,7 @@ func TestRequestOrAccept(t *testing.T) {
 	l, m := closing(t, good(Listen("192.0.2.1:0", nil))(t)), closing(t, good(Listen("192.0.2.1:0", manual))(t))
 	is(t, "Request", second(l.Request(limit(t))), uverbs.ErrInvalid)
 	is(t, "Accept", second(m.Accept(limit(t))), uverbs.ErrInvalid)
-	is(t, "a negative backlog", second(Listen("192.0.2.1:0", &Options{Backlog: -1})), uverbs.ErrInvalid)
+	is(t, "a negative backlog", second(Listen("192.0.2.1:0", &ListenOptions{Backlog: -1})), uverbs.ErrInvalid)
 	done := dialing(t, m)
 	q := good(m.Request(limit(t)))(t) // no handshake has begun
 	check(t, q.Reject(nil))
@@ -597,7 +598,7 @@ func TestRequestOrAccept(t *testing.T) {
 // TestRejectedWhileConfirming checks that a client whose confirmation is too slow for the server reads that it is busy.
 func TestRejectedWhileConfirming(t *testing.T) {
 	r := newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{HandshakeTimeout: time.Millisecond}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{HandshakeTimeout: time.Millisecond}))(t))
 	r.Hold(uint32(EventConnectResponse), uint32(EventRejected))
 	done := dialing(t, l)
 	until(t, "the handshake ends", func() bool { return r.Received(&r.Machine, "rej") > 0 })
@@ -612,7 +613,7 @@ func TestBurst(t *testing.T) {
 		clients = 300
 	}
 	newRig(t)
-	l := closing(t, good(Listen("192.0.2.1:0", &Options{QP: small}))(t))
+	l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: Options{QP: small}}))(t))
 	serve(t, l)
 	var all sync.WaitGroup
 	for k := range clients {
@@ -631,12 +632,12 @@ func TestBurst(t *testing.T) {
 }
 
 // TestFlood runs one listener with many peers that do not confirm and with clients that do. It checks that there are no
-// more handshakes than Options.MaxHandshakes, and that each client is served.
+// more handshakes than ListenOptions.MaxHandshakes, and that each client is served.
 func TestFlood(t *testing.T) {
 	newRig(t)
 	const limited = 8
 	shorten(t, &crowdTime, 100*time.Millisecond)
-	o := &Options{MaxHandshakes: limited}
+	o := &ListenOptions{MaxHandshakes: limited}
 	l := closing(t, good(Listen("192.0.2.1:0", o))(t))
 	var most int
 	served := make(chan error, 1)

@@ -33,7 +33,7 @@ func TestListenErrors(t *testing.T) {
 // not recommend it.
 func TestReuseAddr(t *testing.T) {
 	newRig(t)
-	o := &Options{ReuseAddr: true}
+	o := &ListenOptions{Options: Options{ReuseAddr: true}}
 	l := good(Listen("192.0.2.1:7471", o))(t)
 	serve(t, l)
 	_, err := Listen("192.0.2.1:7471", o)

@@ -26,7 +26,7 @@ type Listener struct{ handshakes }
 // [uverbs.ErrNoDevice] for a loopback address, because the kernel would serve all
 // addresses instead. Otherwise the errors are those of [GetAddrInfo], [NewID],
 // [ID.Bind] and [ID.Listen].
-func Listen(addr string, o *Options) (*Listener, error) {
+func Listen(addr string, o *ListenOptions) (*Listener, error) {
 	l := &Listener{}
 	l.init(o)
 	host, port, err := net.SplitHostPort(addr)
@@ -51,7 +51,7 @@ func Listen(addr string, o *Options) (*Listener, error) {
 
 // ListenIB is [Listen] at an address of the InfiniBand family. Its ServiceID has the number of the port space, PSTCP,
 // shifted left by 16, and the port. The errors are those of [NewID], [ID.BindIB] and [ID.Listen].
-func ListenIB(addr IBAddr, o *Options) (_ *Listener, err error) {
+func ListenIB(addr IBAddr, o *ListenOptions) (_ *Listener, err error) {
 	l := &Listener{}
 	l.init(o)
 	if l.id, err = NewID(PSTCP); err != nil {
@@ -99,7 +99,8 @@ func (l *Listener) listen(bind func() error) error {
 		return err
 	}
 	if l.options.Backlog < 0 {
-		return invalid(opListen, l.id.name(), "Options.Backlog is "+strconv.Itoa(l.options.Backlog)+": the minimum is 0")
+		return invalid(opListen, l.id.name(),
+			"ListenOptions.Backlog is "+strconv.Itoa(l.options.Backlog)+": the minimum is 0")
 	}
 	// The kernel drops requests that exceed its backlog, and their clients wait for
 	// seconds until they are repeated. So its backlog is the maximum, and the listener's
@@ -117,13 +118,13 @@ func (l *Listener) listen(bind func() error) error {
 // Accept waits for a connection and returns it.
 //
 // The handshakes of a listener run in the background, from Listen on: they create the QP
-// that Options describe and call their Prepare and Setup. A client may therefore be
-// connected, and may have sent messages, before Accept is called. Options.MaxHandshakes
-// limits how many connections are between request and Accept, and Options.Backlog how
+// that ListenOptions describe and call their Prepare and Setup. A client may therefore be
+// connected, and may have sent messages, before Accept is called. ListenOptions.MaxHandshakes
+// limits how many connections are between request and Accept, and ListenOptions.Backlog how
 // many requests wait for a handshake. Clients beyond them receive [ErrServerBusy], those
-// beyond Options.MaxConns and Options.MaxConnsPerPeer receive [ErrServerLimit].
+// beyond ListenOptions.MaxConns and ListenOptions.MaxConnsPerPeer receive [ErrServerLimit].
 //
-// Each handshake waits for the peer's confirmation for at most Options.HandshakeTimeout.
+// Each handshake waits for the peer's confirmation for at most ListenOptions.HandshakeTimeout.
 // Peers that send nothing but their request do not delay others for long: the handshakes
 // of one address use at most about three quarters of the slots that are free, and the
 // address that has the fewest is served first. If HandshakeTimeout is longer than ten
@@ -136,7 +137,7 @@ func (l *Listener) listen(bind func() error) error {
 // If ctx ends, the call returns, but the handshakes go on: a later call returns their
 // connections. Accept returns context.Cause(ctx) if ctx ends first. It returns
 // [ErrListenerClosed], now and from then on, if the listener was closed or its device
-// removed, and [uverbs.ErrInvalid] with Options.ManualAccept. Any other error is of a
+// removed, and [uverbs.ErrInvalid] with ListenOptions.ManualAccept. Any other error is of a
 // single connection, as in [Request.Accept]: the QP could not be created, Prepare or
 // Setup failed, or an object could not be closed. If the only cause is the peer, because
 // it disconnected or took too long, the listener drops the connection without an error.
@@ -160,7 +161,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	case l.endCause() != nil:
 		return nil, l.endCause()
 	case l.options.ManualAccept:
-		return nil, invalid(opAcceptAt, l.id.name(), "Options.ManualAccept is set: call Request, or leave it unset")
+		return nil, invalid(opAcceptAt, l.id.name(), "ListenOptions.ManualAccept is set: call Request, or leave it unset")
 	}
 	select {
 	case a := <-l.results:
@@ -177,14 +178,14 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 
 // Request waits for a connection request and returns it, so that the caller can
 // inspect the peer before accepting. Call exactly one of Accept, Reject and Close.
-// Options.ManualAccept must be set, so that the listener does not accept requests by
-// itself. Of the limits in Options, Backlog, MaxConns and MaxConnsPerPeer apply. Request
-// returns [uverbs.ErrInvalid] without Options.ManualAccept. Otherwise the errors are
+// ListenOptions.ManualAccept must be set, so that the listener does not accept requests by
+// itself. Of the limits in ListenOptions, Backlog, MaxConns and MaxConnsPerPeer apply. Request
+// returns [uverbs.ErrInvalid] without ListenOptions.ManualAccept. Otherwise the errors are
 // those of [SyncID.GetRequest].
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	if !l.options.ManualAccept {
 		return nil, invalid(opAcceptAt, l.id.name(),
-			"the listener accepts requests by itself: set Options.ManualAccept, or call Accept")
+			"the listener accepts requests by itself: set ListenOptions.ManualAccept, or call Accept")
 	}
 	for {
 		s, err := l.id.GetRequest(ctx)
@@ -195,7 +196,7 @@ func (l *Listener) Request(ctx context.Context) (*Request, error) {
 		full := l.conns.Acquire(peer, 1)
 		if full == nil {
 			s.ID.whenClosed(func() { l.conns.Release(peer, 1) })
-			return &Request{id: s, options: &l.options}, nil
+			return &Request{id: s, options: &l.options.Options}, nil
 		}
 		why := connLimitError(full)
 		if err := errors.Join(s.ID.refuse(why), s.Close()); err != nil {

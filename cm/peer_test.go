@@ -145,7 +145,7 @@ func TestGoldenDial(t *testing.T) {
 	b.add("listen: no port", second(Listen("192.0.2.1", nil)))
 	b.add("listen: foreign", second(Listen(nowhere.String(), nil)))
 	b.add("listen: service", second(Listen("192.0.2.1:no-such-service", nil)))
-	l := closing(t, good(Listen("192.0.2.1:6", &Options{ReuseAddr: true, V6Only: true}))(t))
+	l := closing(t, good(Listen("192.0.2.1:6", &ListenOptions{Options: Options{ReuseAddr: true}, V6Only: true}))(t))
 	b.add("listen: taken", second(Listen("192.0.2.1:6", nil)))
 	b.add("accept: context", second(l.Accept(endedContext())))
 	b.add("group: name", second(JoinMulticast(ctx, "somewhere", nil)))

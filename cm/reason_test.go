@@ -97,7 +97,7 @@ func TestRefusedWithReason(t *testing.T) {
 			"Prepare": {Prepare: func(*Conn, *uverbs.QPConfig) error { return fails }},
 		} {
 			t.Run(name+" in "+step, func(t *testing.T) {
-				l := closing(t, good(Listen("192.0.2.1:0", o))(t))
+				l := closing(t, good(Listen("192.0.2.1:0", &ListenOptions{Options: *o}))(t))
 				done := dialing(t, l)
 				is(t, "Accept", second(l.Accept(limit(t))), fails)
 				err := (<-done).err

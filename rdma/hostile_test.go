@@ -107,7 +107,7 @@ func TestHostileListener(t *testing.T) {
 		ended := make(chan error, 1)
 		other.Run(func() {
 			var err error
-			l, err = cm.Listen(":0", &cm.Options{PrivateData: b})
+			l, err = cm.Listen(":0", &cm.ListenOptions{Options: cm.Options{PrivateData: b}})
 			good(t, l, err)
 			go func() {
 				c, err := l.Accept(ctx)

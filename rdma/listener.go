@@ -34,7 +34,7 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	}
 	l := &Listener{open: make(chan struct{}), options: full, budget: b, pending: map[*cm.Conn]*Conn{}}
 	defer close(l.open)
-	co := full.cm()
+	co := full.listen()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
 	co.Refused = func(peer netip.Addr, err error) { l.refused(netip.AddrPortFrom(peer, 0), err) }

@@ -145,11 +145,13 @@ func (o *Options) hello() hello {
 // cm returns the options for package cm.
 func (o *Options) cm() cm.Options {
 	h := o.hello()
-	return cm.Options{
-		PrivateData: h.bytes(), LocalAddr: o.LocalAddr, Timeout: o.Timeout, TOS: o.TOS, Backlog: o.Backlog,
-		MaxHandshakes: o.MaxHandshakes, HandshakeTimeout: o.HandshakeTimeout, MaxConns: o.MaxConns,
-		MaxConnsPerPeer: o.MaxConnsPerPeer,
-	}
+	return cm.Options{PrivateData: h.bytes(), LocalAddr: o.LocalAddr, Timeout: o.Timeout, TOS: o.TOS}
+}
+
+// listen returns the options of a listener for package cm.
+func (o *Options) listen() cm.ListenOptions {
+	return cm.ListenOptions{Options: o.cm(), Backlog: o.Backlog, MaxHandshakes: o.MaxHandshakes,
+		HandshakeTimeout: o.HandshakeTimeout, MaxConns: o.MaxConns, MaxConnsPerPeer: o.MaxConnsPerPeer}
 }
 
 // A Trace has functions that are called when something happens. Any of them may be nil. They are called by

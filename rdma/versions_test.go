@@ -36,7 +36,8 @@ func refusingListener(t *testing.T, m *verbstest.Machine, reply []byte, err erro
 	ended := make(chan error, 1)
 	m.Run(func() {
 		var e error
-		l, e = cm.Listen(":0", &cm.Options{PrivateData: reply, Setup: func(*cm.Conn) error { return err }})
+		l, e = cm.Listen(":0", &cm.ListenOptions{Options: cm.Options{
+			PrivateData: reply, Setup: func(*cm.Conn) error { return err }}})
 		good(t, l, e)
 		go func() {
 			for {

@@ -118,7 +118,7 @@ func keptPair(t *testing.T, w wire, peer role, hello []byte) (*Conn, *keptPeer) 
 		var l *cm.Listener
 		there.Run(func() {
 			var err error
-			l, err = cm.Listen(":7471", h.options(hello))
+			l, err = cm.Listen(":7471", &cm.ListenOptions{Options: *h.options(hello)})
 			good(t, l, err)
 		})
 		here.Run(func() {

@@ -73,7 +73,7 @@ func TestHostileListener(t *testing.T) {
 		var l *cm.Listener
 		var accepted <-chan error
 		p.onServer(func() {
-			l = must(cm.Listen(":0", h.options()))(t)
+			l = must(cm.Listen(":0", &cm.ListenOptions{Options: *h.options()}))(t)
 			accepted = background(func() error {
 				c, err := l.Accept(h.ctx)
 				if err == nil {

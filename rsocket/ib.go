@@ -47,7 +47,7 @@ func (d *Dialer) DialIB(ctx context.Context, to cm.IBAddr) (*Conn, error) {
 // [ServiceID]. The errors are those of Listen and [cm.ListenIB].
 func (lc *ListenConfig) ListenIB(at cm.IBAddr) (*Listener, error) {
 	addr := IBAddr{at.GID, uint16(at.ServiceID)}
-	l, err := lc.open(func(o *cm.Options) (*cm.Listener, error) { return cm.ListenIB(at, o) })
+	l, err := lc.open(func(o *cm.ListenOptions) (*cm.Listener, error) { return cm.ListenIB(at, o) })
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: addr.Network(), Addr: addr, Err: dialError(err)}
 	}

@@ -83,7 +83,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, addr string) (net.L
 }
 
 func (lc *ListenConfig) listen(ctx context.Context, network, addr string) (*Listener, error) {
-	l, err := lc.open(func(o *cm.Options) (*cm.Listener, error) {
+	l, err := lc.open(func(o *cm.ListenOptions) (*cm.Listener, error) {
 		resolved, err := resolve(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -99,7 +99,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, addr string) (*List
 }
 
 // open returns a listener for what listen listens at.
-func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*Listener, error) {
+func (lc *ListenConfig) open(listen func(*cm.ListenOptions) (*cm.Listener, error)) (*Listener, error) {
 	config, err := lc.Config.complete()
 	if err != nil {
 		return nil, err
@@ -110,9 +110,8 @@ func (lc *ListenConfig) open(listen func(*cm.Options) (*cm.Listener, error)) (*L
 	}
 	l := &Listener{config: config, memory: memory, refused: lc.Refused, pending: map[*cm.Conn]*pending{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	o := config.cm()
-	o.Backlog, o.MaxHandshakes, o.HandshakeTimeout = lc.Backlog, lc.MaxHandshakes, lc.HandshakeTimeout
-	o.MaxConns, o.MaxConnsPerPeer = lc.MaxConns, lc.MaxConnsPerPeer
+	o := cm.ListenOptions{Options: config.cm(), Backlog: lc.Backlog, MaxHandshakes: lc.MaxHandshakes,
+		HandshakeTimeout: lc.HandshakeTimeout, MaxConns: lc.MaxConns, MaxConnsPerPeer: lc.MaxConnsPerPeer}
 	o.Prepare = l.prepare
 	o.Setup = func(m *cm.Conn) error { return l.find(m).conn.setUp() }
 	if lc.Refused != nil {

@@ -197,7 +197,7 @@ func (p *pair) rawAccept(t testing.TB, honest rsocket.Config, h *raw) (c *rsocke
 	var l *cm.Listener
 	var accepted <-chan error
 	p.onClient(func() {
-		l = must(cm.Listen(addr, h.options()))(t)
+		l = must(cm.Listen(addr, &cm.ListenOptions{Options: *h.options()}))(t)
 		accepted = background(func() (err error) { h.conn, err = l.Accept(h.ctx); return err })
 	})
 	addr = l.Addr().String()

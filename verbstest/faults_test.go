@@ -26,7 +26,7 @@ func newPair(t *testing.T, options ...verbstest.Option) *pair {
 	n := verbstest.NewNetwork(t, options...)
 	p := &pair{t: t, net: n, server: n.Machine(), client: n.Machine(), served: make(chan error, 1)}
 	p.server.Run(func() {
-		l := must(cm.Listen(":7471", &cm.Options{Setup: func(c *cm.Conn) error {
+		l := must(cm.Listen(":7471", &cm.ListenOptions{Options: cm.Options{Setup: func(c *cm.Conn) error {
 			mr, err := c.AllocMsgs(messageSize)
 			if err != nil {
 				return err
@@ -34,7 +34,7 @@ func newPair(t *testing.T, options ...verbstest.Option) *pair {
 			c.Own(mr)
 			c.ID().Context = mr
 			return c.PostRecv(0, mr.SGE(0, messageSize))
-		}}))(t)
+		}}}))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { p.served <- errors.Join(serveAll(ctx, l), l.Close()) }()
 		t.Cleanup(func() {

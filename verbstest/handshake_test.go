@@ -94,7 +94,7 @@ func TestEditedHandshake(t *testing.T) {
 	var served sync.WaitGroup
 	defer served.Wait()
 	server.Run(func() {
-		l := must(cm.Listen(":7471", &cm.Options{ManualAccept: true}))(t)
+		l := must(cm.Listen(":7471", &cm.ListenOptions{ManualAccept: true}))(t)
 		served.Go(func() {
 			defer l.Close()
 			r, err := l.Request(ctx)
@@ -124,7 +124,8 @@ func TestEditedHandshake(t *testing.T) {
 func acceptAll(t *testing.T, m *verbstest.Machine) {
 	t.Helper()
 	m.Run(func() {
-		l := must(cm.Listen(":7471", &cm.Options{Setup: func(c *cm.Conn) error { return c.PostRecv(0) }}))(t)
+		l := must(cm.Listen(":7471", &cm.ListenOptions{Options: cm.Options{
+			Setup: func(c *cm.Conn) error { return c.PostRecv(0) }}}))(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		var accepting sync.WaitGroup
 		accepting.Go(func() {

@@ -15,7 +15,7 @@ const messageSize = 4096
 // The program under test: a server, and a client that sends a message and returns the reply.
 
 func listen(addr string) (*cm.Listener, error) {
-	return cm.Listen(addr, &cm.Options{Setup: func(c *cm.Conn) error {
+	return cm.Listen(addr, &cm.ListenOptions{Options: cm.Options{Setup: func(c *cm.Conn) error {
 		mr, err := c.AllocMsgs(messageSize)
 		if err != nil {
 			return err
@@ -23,7 +23,7 @@ func listen(addr string) (*cm.Listener, error) {
 		c.Own(mr)
 		c.ID().Context = mr
 		return c.PostRecv(0, mr.SGE(0, messageSize))
-	}})
+	}}})
 }
 
 func serve(l *cm.Listener) error {

@@ -36,11 +36,8 @@ func newHand(ctx context.Context, addr string) (*hand, error) {
 	h := &hand{ctx: ctx, data: make([]byte, largeSize), served: make(chan error, 1), server: &side{size: largeSize},
 		client: &side{size: smallSize}}
 	var err error
-	if h.l, err = cm.Listen(addr+":0", &cm.Options{
-		QP:      uverbs.QPConfig{MaxInline: smallSize},
-		Prepare: h.share,
-		Setup:   h.server.setUp,
-	}); err != nil {
+	if h.l, err = cm.Listen(addr+":0", &cm.ListenOptions{Options: cm.Options{
+		QP: uverbs.QPConfig{MaxInline: smallSize}, Prepare: h.share, Setup: h.server.setUp}}); err != nil {
 		return nil, err
 	}
 	go func() { h.served <- h.serve() }()

@@ -72,7 +72,7 @@ func TestDeviceAnyAddress(t *testing.T) {
 		{"", true, map[string]bool{deviceIP: false, deviceV6: true}},
 		{"0.0.0.0", false, map[string]bool{deviceIP: true, deviceV6: false}},
 	} {
-		l := listenAt(t, test.host+":0", &cm.Options{V6Only: test.v6Only})
+		l := listenAt(t, test.host+":0", &cm.ListenOptions{V6Only: test.v6Only})
 		if l.ID().Verbs() != nil || !l.Addr().Addr().IsUnspecified() || l.Addr().Port() == 0 {
 			t.Errorf("%q: listening at %v of %v", test.host, l.Addr(), l.ID().Verbs())
 		}

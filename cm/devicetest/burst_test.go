@@ -21,7 +21,7 @@ func TestDeviceBurst(t *testing.T) {
 		clients = 2000
 	}
 	now := leavesNothing(t)
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: tiny()}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: tiny()}}))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	served := make(chan error, 1)
@@ -53,7 +53,7 @@ func TestDeviceRefused(t *testing.T) {
 	begin(t)
 	now := leavesNothing(t)
 	ctx := limit(t)
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: small(), MaxConnsPerPeer: 1}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}, MaxConnsPerPeer: 1}))(t)
 	c := must(cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: small()}))(t)
 	refused := second(cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: small()}))
 	isError(t, refused, []error{cm.ErrRejected, cm.ErrServerLimit}, "at most 1 for one address")
@@ -63,7 +63,7 @@ func TestDeviceRefused(t *testing.T) {
 	check(t, c.Close())
 	check(t, l.Close())
 
-	l = must(cm.Listen(deviceIP+":0", &cm.Options{QP: small(), ManualAccept: true, Backlog: 1}))(t)
+	l = must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}, ManualAccept: true, Backlog: 1}))(t)
 	results := make(chan error, 3)
 	for range cap(results) {
 		go func() { results <- second(cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: small()})) }()
@@ -85,7 +85,7 @@ func TestDeviceSelfConnect(t *testing.T) {
 	now := leavesNothing(t)
 	ctx := limit(t)
 	o := &cm.Options{QP: small(), Setup: func(c *cm.Conn) error { return c.PostRecv(7) }}
-	l := must(cm.Listen(deviceIP+":0", o))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: *o}))(t)
 	for range 3 {
 		c := must(cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: small()}))(t)
 		check(t, c.PostSend(1, 0))

@@ -74,7 +74,7 @@ func leavesNothing(t *testing.T) (now func()) {
 func service(t *testing.T) (l *cm.Listener, stop func()) {
 	t.Helper()
 	ctx := limit(t)
-	l = must(cm.Listen(deviceIP+":0", &cm.Options{QP: small()}))(t)
+	l = must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}}))(t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -192,7 +192,7 @@ func TestDeviceAcceptCut(t *testing.T) {
 	begin(t)
 	ctx := limit(t)
 	now := leavesNothing(t)
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: small()}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}}))(t)
 	const most = 20
 	for n := 1; ; n++ {
 		dialed := make(chan error)
@@ -273,11 +273,11 @@ func TestDeviceCallsCut(t *testing.T) {
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(errCut)
 	now := leavesNothing(t)
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: small()}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}}))(t)
 	accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 	c := must(cm.Dial(ctx, l.Addr().String(), nil))(t)
 	s := accepted(t)
-	m := must(cm.Listen(deviceIP+":0", &cm.Options{ManualAccept: true}))(t)
+	m := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{ManualAccept: true}))(t)
 	k := must(cm.NewEventChannel())(t)
 	for _, err := range []error{second(c.RecvComp(ended)), second(c.SendComp(ended)), second(l.Accept(ended)),
 		second(m.Request(ended)), second(k.Next(ended))} {
@@ -300,7 +300,7 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 	const clients = 8
 	for range 4 {
 		ctx := limit(t)
-		l := must(cm.Listen(deviceIP+":0", &cm.Options{ManualAccept: true}))(t)
+		l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{ManualAccept: true}))(t)
 		results := make(chan error, clients)
 		for range clients {
 			go func() {

@@ -133,7 +133,7 @@ func TestDeviceCloseRaceConn(t *testing.T) {
 	ctx := limit(t)
 	now := leavesNothing(t)
 	for range 10 {
-		l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: small()}))(t)
+		l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}}))(t)
 		accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 		c := must(cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: small()}))(t)
 		s := accepted(t)

@@ -118,7 +118,7 @@ func TestDeviceReject(t *testing.T) {
 // TestDeviceRejectSync checks that the error of Dial has the peer's private data.
 func TestDeviceRejectSync(t *testing.T) {
 	begin(t)
-	l := listenAt(t, deviceIP+":0", &cm.Options{ManualAccept: true})
+	l := listenAt(t, deviceIP+":0", &cm.ListenOptions{ManualAccept: true})
 	ctx := limit(t)
 	answered := async(func() (int, error) {
 		r, err := l.Request(ctx)

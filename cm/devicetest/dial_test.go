@@ -15,7 +15,7 @@ import (
 func pairOf(t *testing.T, server, client *cm.Options) (s, c *cm.Conn) {
 	t.Helper()
 	ctx := limit(t)
-	l := must(cm.Listen(deviceIP+":0", server))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: *server}))(t)
 	closing(t, l)
 	accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 	c = must(cm.Dial(ctx, l.Addr().String(), client))(t)

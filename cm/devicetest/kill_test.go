@@ -97,7 +97,7 @@ func TestDeviceClientKilled(t *testing.T) {
 func clientKilled(t testing.TB, step string) {
 	ctx, cancel := context.WithTimeout(limit(t), 30*time.Second)
 	defer cancel()
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: small(), Setup: postOne}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small(), Setup: postOne}}))(t)
 	served := make(chan error, 1)
 	go func() {
 		c, err := l.Accept(ctx)

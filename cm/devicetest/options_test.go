@@ -22,14 +22,14 @@ func TestDeviceReuseAddr(t *testing.T) {
 	l := listenAt(t, deviceIP+":0", nil)
 	_, err := cm.Listen(l.Addr().String(), nil)
 	isError(t, err, []error{unix.EADDRINUSE}, l.Addr().String(), "another id has that address and port", "SetReuseAddr")
-	_, err = cm.Listen(l.Addr().String(), &cm.Options{ReuseAddr: true})
+	_, err = cm.Listen(l.Addr().String(), &cm.ListenOptions{Options: cm.Options{ReuseAddr: true}})
 	isError(t, err, []error{unix.EADDRINUSE}) // the first did not set it
 	check(t, l.Close())
 
-	first := listenAt(t, deviceIP+":0", &cm.Options{ReuseAddr: true})
+	first := listenAt(t, deviceIP+":0", &cm.ListenOptions{Options: cm.Options{ReuseAddr: true}})
 	port := itoa(int(first.Addr().Port()))
 	// One port, two listeners, different addresses.
-	second := listenAt(t, "["+deviceV6+"]:"+port, &cm.Options{ReuseAddr: true})
+	second := listenAt(t, "["+deviceV6+"]:"+port, &cm.ListenOptions{Options: cm.Options{ReuseAddr: true}})
 	for _, l := range []*cm.Listener{first, second} {
 		client, server := connect(t, l, &cm.Options{QP: small()})
 		if server.LocalAddr() != l.Addr() {
@@ -56,7 +56,7 @@ func TestDeviceReuseAddr(t *testing.T) {
 func TestDeviceAFOnly(t *testing.T) {
 	begin(t)
 	needV6(t)
-	six := listenAt(t, "[::]:0", &cm.Options{V6Only: true})
+	six := listenAt(t, "[::]:0", &cm.ListenOptions{V6Only: true})
 	port := six.Addr().Port()
 	four := listenAt(t, "0.0.0.0:"+itoa(int(port)), nil)
 	for ip, l := range map[string]*cm.Listener{deviceV6: six, deviceIP: four} {
@@ -186,7 +186,7 @@ func TestDeviceBacklog(t *testing.T) {
 // TestDeviceBacklogSync checks that a Listener also limits requests that are not accepted.
 func TestDeviceBacklogSync(t *testing.T) {
 	begin(t)
-	l := listenAt(t, deviceIP+":0", &cm.Options{Backlog: 2, ManualAccept: true})
+	l := listenAt(t, deviceIP+":0", &cm.ListenOptions{Backlog: 2, ManualAccept: true})
 	waiting(t, l.Addr(), 2, func(ctx context.Context) (*cm.ID, error) {
 		r, err := l.Request(ctx)
 		if err != nil {

@@ -128,7 +128,7 @@ func TestDeviceScale(t *testing.T) {
 // open establishes the connections, several at a time.
 func open(t *testing.T, ctx context.Context, memory *uverbs.MR) (servers, clients []*echo) {
 	t.Helper()
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{QP: tiny(), ManualAccept: true}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: tiny()}, ManualAccept: true}))(t)
 	defer func() { check(t, l.Close()) }()
 	accepted := make(chan *echo, connections)
 	dialed := make(chan *echo, connections)

@@ -87,7 +87,7 @@ func withDeadline(f func(context.Context) error) error {
 func TestDeviceSoakDial(t *testing.T) {
 	rounds := soakRounds(t)
 	var serving echo // one connection at a time
-	l := must(cm.Listen(deviceIP+":0", &cm.Options{Setup: serving.setUp}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{Setup: serving.setUp}}))(t)
 	ended := make(chan error, 1)
 	go func() {
 		err := serving.all(l)

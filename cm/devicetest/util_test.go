@@ -270,7 +270,7 @@ func async[T any](f func() (T, error)) (wait func(testing.TB) T) {
 }
 
 // listenAt returns a listener that is closed when the test ends.
-func listenAt(t testing.TB, addr string, o *cm.Options) *cm.Listener {
+func listenAt(t testing.TB, addr string, o *cm.ListenOptions) *cm.Listener {
 	t.Helper()
 	l := must(cm.Listen(addr, o))(t)
 	closing(t, l)

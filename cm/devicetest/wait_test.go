@@ -99,7 +99,7 @@ func TestDeviceWaitersShare(t *testing.T) {
 func TestDeviceCloseUnderWait(t *testing.T) {
 	begin(t)
 	ctx := limit(t)
-	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
+	l := listenAt(t, deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}})
 	client, server := connect(t, l, &cm.Options{QP: small()})
 	mr := buffer(t, server.ID().ID, 64)
 	check(t, server.PostRecv(1, mr.SGE(0, 64)))
@@ -119,7 +119,7 @@ func TestDeviceCloseUnderWait(t *testing.T) {
 // TestDeviceRecvAfterEnd checks that a receive that is posted after the connection has ended is also flushed.
 func TestDeviceRecvAfterEnd(t *testing.T) {
 	begin(t)
-	l := listenAt(t, deviceIP+":0", &cm.Options{QP: small()})
+	l := listenAt(t, deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}})
 	client, server := connect(t, l, &cm.Options{QP: small()})
 	mr := buffer(t, server.ID().ID, 64)
 	check(t, server.PostRecv(1, mr.SGE(0, 64)))

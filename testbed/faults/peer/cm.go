@@ -17,7 +17,7 @@ type cmLines struct {
 }
 
 func (c *cmLines) listen(addr string) (err error) {
-	c.l, err = cm.Listen(addr, &cm.Options{ManualAccept: true})
+	c.l, err = cm.Listen(addr, &cm.ListenOptions{ManualAccept: true})
 	return err
 }
 
