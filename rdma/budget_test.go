@@ -20,7 +20,7 @@ func used(c *Conn) int64 {
 // TestCloseReleasesUnreceived closes a connection that has read a long message which the program has not received.
 func TestCloseReleasesUnreceived(t *testing.T) {
 	clients, servers, _ := honestConns(t, 2, &Options{Linger: -1},
-		&Options{MaxMemory: 64 << 20, MaxMemoryPerPeer: -1, Linger: -1})
+		&ListenOptions{Options: Options{Linger: -1}, MaxMemory: 64 << 20, MaxMemoryPerPeer: -1})
 	ctx, s := bounded(t), servers[0]
 	for range 2 {
 		if err := clients[0].Send(ctx, make([]byte, 1<<20)); err != nil {
@@ -46,7 +46,7 @@ func TestCloseReleasesUnreceived(t *testing.T) {
 
 // TestRepliesWithoutMemory has calls fail because their receives cannot be registered.
 func TestRepliesWithoutMemory(t *testing.T) {
-	_, servers, m := honestConns(t, 1, nil, &Options{MaxMemory: 64 << 20, MaxMemoryPerPeer: -1})
+	_, servers, m := honestConns(t, 1, nil, &ListenOptions{MaxMemory: 64 << 20, MaxMemoryPerPeer: -1})
 	before := servers[0].account.fixed
 	m.SetLimits(verbstest.Limits{Memlock: 4096})
 	for range 3 {
@@ -63,7 +63,7 @@ func TestRepliesWithoutMemory(t *testing.T) {
 // TestOddMaxMessage has limits that are not powers of two, as the pieces of memory are: what Send accepts can be
 // received.
 func TestOddMaxMessage(t *testing.T) {
-	o := &Options{MaxMessage: 48 << 20, MaxMemory: 50 << 20, MaxMemoryPerPeer: 50 << 20}
+	o := &ListenOptions{Options: Options{MaxMessage: 48 << 20}, MaxMemory: 50 << 20, MaxMemoryPerPeer: 50 << 20}
 	clients, servers, _ := honestConns(t, 1, nil, o)
 	if err := clients[0].Send(bounded(t), make([]byte, 40<<20)); !errors.Is(err, ErrTooLong) {
 		t.Errorf("a message for which there is no room: %v", err)
@@ -78,7 +78,7 @@ func TestOddMaxMessage(t *testing.T) {
 // TestRoomBesideIdleMemory has a listener accept as many connections as its limits permit when memory of earlier
 // messages is idle.
 func TestRoomBesideIdleMemory(t *testing.T) {
-	clients, servers, there := honestConns(t, 1, nil, &Options{MaxMemory: 6 << 20, MaxMemoryPerPeer: -1})
+	clients, servers, there := honestConns(t, 1, nil, &ListenOptions{MaxMemory: 6 << 20, MaxMemoryPerPeer: -1})
 	there.SetLimits(verbstest.Limits{Memlock: 8 << 20})
 	ctx := bounded(t)
 	for size := 512 << 10; size <= 2<<20; size *= 2 {
@@ -124,7 +124,7 @@ func TestIdleTimerHandlesFailure(t *testing.T) {
 
 // TestIdleTimerHandlesEnd has the timer of Options.IdleTimeout find the orderly end of the peer.
 func TestIdleTimerHandlesEnd(t *testing.T) {
-	clients, servers, _ := honestConns(t, 1, nil, &Options{IdleTimeout: time.Hour})
+	clients, servers, _ := honestConns(t, 1, nil, listening(&Options{IdleTimeout: time.Hour}))
 	s, ctx := servers[0], bounded(t)
 	if err := clients[0].Send(ctx, []byte("last")); err != nil {
 		t.Fatal(err)

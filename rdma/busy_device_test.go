@@ -90,7 +90,7 @@ func startBusy(t *testing.T, cpus string) string {
 // serveBusy is the server. Its input ends when it is to end. Handlers of the message "compute" compute on all n CPUs
 // until a handler of another connection runs, and reply with how long that took.
 func serveBusy(t *testing.T, n int64) {
-	l := must(rdma.Listen(deviceIP+":0", &rdma.Options{KeepAlive: -1}))(t)
+	l := must(rdma.Listen(deviceIP+":0", listening(&rdma.Options{KeepAlive: -1})))(t)
 	fmt.Println(l.Addr())
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -15,10 +15,10 @@ import (
 	"github.com/goverbs/goverbs/internal/ctxerr"
 )
 
-// ClientOptions configure a [Client]. The zero value of each field stands for its default.
+// ClientOptions configure a [Client] and its connections. Nil stands for the zero ClientOptions, and the zero value of
+// each field for its default.
 type ClientOptions[S any] struct {
-	// Options are those of the connections.
-	Options *Options
+	Options
 	// Conns is how many connections the client keeps: 1 by default.
 	Conns int
 	// MinBackoff and MaxBackoff bound the time between two attempts to connect: 50 milliseconds and 2 seconds by
@@ -36,7 +36,7 @@ type ClientOptions[S any] struct {
 // connection. Its methods may be called concurrently.
 type Client[S any] struct {
 	addr    string
-	options ClientOptions[S]
+	options *ClientOptions[S]
 	next    atomic.Uint32
 	slots   []slot[S]
 	open    context.Context // ends with Close
@@ -68,7 +68,12 @@ type link[S any] struct {
 }
 
 // NewClient returns a client for the server at addr. It connects when it is used.
-func NewClient[S any](addr string, o ClientOptions[S]) *Client[S] {
+func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
+	full := ClientOptions[S]{}
+	if o != nil {
+		full = *o
+	}
+	o = &full
 	o.Conns = max(o.Conns, 1)
 	o.MinBackoff = orDefault(o.MinBackoff, 50*time.Millisecond)
 	o.MaxBackoff = max(orDefault(o.MaxBackoff, 2*time.Second), o.MinBackoff)
@@ -204,7 +209,7 @@ func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
-	if c, err = Dial(ctx, cl.addr, cl.options.Options); err != nil || cl.options.Setup == nil {
+	if c, err = Dial(ctx, cl.addr, &cl.options.Options); err != nil || cl.options.Setup == nil {
 		return c, s, err
 	}
 	if s, err = cl.options.Setup(ctx, c); err != nil {

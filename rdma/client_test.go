@@ -53,7 +53,7 @@ func TestClient(t *testing.T) {
 	var setups atomic.Int64
 	var cl *rdma.Client[int64]
 	p.onClient(func() {
-		cl = rdma.NewClient(p.addr(l), rdma.ClientOptions[int64]{Conns: 3,
+		cl = rdma.NewClient(p.addr(l), &rdma.ClientOptions[int64]{Conns: 3,
 			Setup: func(context.Context, *rdma.Conn) (int64, error) { return setups.Add(1), nil }})
 		var all sync.WaitGroup
 		for range 30 {
@@ -110,7 +110,7 @@ func TestClientWithoutServer(t *testing.T) {
 	addr := p.addr(l)
 	stop()
 	p.onClient(func() {
-		cl := rdma.NewClient(addr, rdma.ClientOptions[int64]{MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+		cl := rdma.NewClient(addr, &rdma.ClientOptions[int64]{MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
 		for d := 20 * time.Millisecond; ; d *= 2 { // until there was time for an attempt
 			short, cancel := context.WithTimeout(ctx, d)
 			err := cl.Do(short, call)
@@ -133,7 +133,7 @@ func TestClientWithoutServer(t *testing.T) {
 		}
 		again()
 		check(t, cl.Close())
-		other := rdma.NewClient(addr, rdma.ClientOptions[int64]{})
+		other := rdma.NewClient(addr, &rdma.ClientOptions[int64]{})
 		for range 3 {
 			go func() { waiting <- other.Do(ctx, call) }()
 		}
@@ -152,7 +152,7 @@ func (p *pair) listenAt(t testing.TB, addr string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	p.onServer(func() {
-		l := must(rdma.Listen(":"+port, silent))(t)
+		l := must(rdma.Listen(":"+port, listening(silent)))(t)
 		go func() {
 			served <- l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
 				return c.ServeCalls(ctx, func(b []byte) []byte { return b })
@@ -173,12 +173,12 @@ func TestClientSetup(t *testing.T) {
 	defer stop()
 	p.onClient(func() {
 		own := errors.New("own error")
-		cl := rdma.NewClient(p.addr(l), rdma.ClientOptions[int64]{
+		cl := rdma.NewClient(p.addr(l), &rdma.ClientOptions[int64]{
 			Setup: func(context.Context, *rdma.Conn) (int64, error) { return 0, own }})
 		isError(t, cl.Do(ctx, call), own)
 		check(t, cl.Close())
 		times := 0
-		cl = rdma.NewClient(p.addr(l), rdma.ClientOptions[int64]{MinBackoff: time.Millisecond,
+		cl = rdma.NewClient(p.addr(l), &rdma.ClientOptions[int64]{MinBackoff: time.Millisecond,
 			Setup: func(ctx context.Context, c *rdma.Conn) (int64, error) {
 				if times++; times < 3 {
 					check(t, c.CM().ID().ID.Disconnect())

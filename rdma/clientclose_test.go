@@ -20,7 +20,7 @@ func TestClientCloseInSetup(t *testing.T) {
 	var cl *rdma.Client[rdma.Token]
 	var done <-chan error
 	p.onClient(func() {
-		cl = rdma.NewClient(p.addr(l), rdma.ClientOptions[rdma.Token]{
+		cl = rdma.NewClient(p.addr(l), &rdma.ClientOptions[rdma.Token]{
 			Setup: func(ctx context.Context, c *rdma.Conn) (rdma.Token, error) {
 				attempt <- struct{}{}
 				return rdma.RecvToken(ctx, c)
@@ -45,8 +45,8 @@ func TestClientCloseOfMany(t *testing.T) {
 	defer stop()
 	const conns = 20
 	p.onClient(func() {
-		o := &rdma.Options{Linger: time.Second, KeepAlive: -1}
-		cl := rdma.NewClient(p.addr(l), rdma.ClientOptions[struct{}]{Conns: conns, Options: o})
+		o := rdma.Options{Linger: time.Second, KeepAlive: -1}
+		cl := rdma.NewClient(p.addr(l), &rdma.ClientOptions[struct{}]{Conns: conns, Options: o})
 		for range conns {
 			check(t, cl.Do(ctx, func(context.Context, *rdma.Conn, struct{}) error { return nil }))
 		}

@@ -41,7 +41,7 @@ func TestClientEOF(t *testing.T) {
 		}()
 	})
 	p.onClient(func() {
-		cl := rdma.NewClient(p.addr(l), rdma.ClientOptions[rdma.Token]{Setup: rdma.RecvToken})
+		cl := rdma.NewClient(p.addr(l), &rdma.ClientOptions[rdma.Token]{Setup: rdma.RecvToken})
 		check(t, cl.Retry(ctx, func(ctx context.Context, c *rdma.Conn, token rdma.Token) error {
 			m, err := c.Recv(ctx)
 			if err == nil && string(m.Copy()) != "welcome" {
@@ -89,7 +89,7 @@ func TestClientBackoff(t *testing.T) {
 			},
 		} {
 			const wait = 200 * time.Millisecond
-			cl := rdma.NewClient(p.addr(l), rdma.ClientOptions[struct{}]{MinBackoff: wait, MaxBackoff: wait})
+			cl := rdma.NewClient(p.addr(l), &rdma.ClientOptions[struct{}]{MinBackoff: wait, MaxBackoff: wait})
 			before, start := accepted.Load(), time.Now()
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			err := call(short, cl)
@@ -111,7 +111,7 @@ func TestClientErrorOfOther(t *testing.T) {
 	l, stop := p.echo(t, silent)
 	defer stop()
 	p.onClient(func() {
-		cl := rdma.NewClient(p.addr(l), rdma.ClientOptions[struct{}]{})
+		cl := rdma.NewClient(p.addr(l), &rdma.ClientOptions[struct{}]{})
 		for _, other := range []error{rdma.ErrDisconnected, io.EOF} {
 			n := 0
 			err := cl.Retry(limit(t), func(context.Context, *rdma.Conn, struct{}) error {

@@ -210,8 +210,8 @@ func (c *Conn) Err() error {
 // LocalAddr returns the local address.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
-// PeerAddr returns the address of the peer.
-func (c *Conn) PeerAddr() netip.AddrPort { return c.peer }
+// RemoteAddr returns the address of the peer.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.peer }
 
 // PrivateData returns what the peer has set in its Options.PrivateData.
 func (c *Conn) PrivateData() []byte { return c.remote.data }

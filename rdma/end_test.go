@@ -42,7 +42,7 @@ func TestCloseDelivers(t *testing.T) {
 	}
 	err := p.client.Send(ctx, nil)
 	isError(t, err, net.ErrClosed)
-	if text := err.Error(); !strings.Contains(text, "send to "+p.client.PeerAddr().String()) {
+	if text := err.Error(); !strings.Contains(text, "send to "+p.client.RemoteAddr().String()) {
 		t.Errorf("%q does not name the operation and the peer", text)
 	}
 	isError(t, p.client.Err(), net.ErrClosed)

@@ -49,7 +49,7 @@ var (
 	// ErrMisaligned means that the 8 bytes of an atomic operation do not have an address that is a multiple of 8.
 	ErrMisaligned = errors.New("rdma: not aligned to 8 bytes")
 	// ErrMemoryLimit means that the messages which a listener's programs have not released, with one that is to be
-	// read, exceed Options.MaxMemory or Options.MaxMemoryPerPeer.
+	// read, exceed ListenOptions.MaxMemory or MaxMemoryPerPeer.
 	ErrMemoryLimit = errors.New("rdma: the listener's limit on memory is reached")
 	// ErrRights means that a [Token] does not permit the operation.
 	ErrRights = errors.New("rdma: the token does not permit it")

@@ -34,7 +34,7 @@ func ExampleClient() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	table := rdma.RegionOf([]byte("hello"))
-	cl := rdma.NewClient("192.0.2.1:7471", rdma.ClientOptions[rdma.Token]{Setup: rdma.RecvToken})
+	cl := rdma.NewClient("192.0.2.1:7471", &rdma.ClientOptions[rdma.Token]{Setup: rdma.RecvToken})
 	defer cl.Close()
 
 	for range 2 { // the server is restarted

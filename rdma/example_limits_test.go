@@ -13,14 +13,12 @@ import (
 // A listener limits what its clients use, in all and per address. It has limits without options too.
 func ExampleListen_limits() {
 	ctx := context.Background()
-	l, err := rdma.Listen(":7471", &rdma.Options{
+	l, err := rdma.Listen(":7471", &rdma.ListenOptions{
+		Options:         rdma.Options{MaxMessage: 1 << 20},
 		MaxConns:        1000,
 		MaxConnsPerPeer: 1,
 		MaxMemory:       1 << 30, // registered for all connections, in bytes
-		MaxMessage:      1 << 20,
-		Trace: &rdma.Trace{Refused: func(peer netip.AddrPort, err error) {
-			fmt.Println("refused", peer.Addr())
-		}},
+		Refused:         func(peer netip.AddrPort, err error) { fmt.Println("refused", peer.Addr()) },
 	})
 	if err != nil {
 		log.Fatal(err)

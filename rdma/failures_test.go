@@ -227,7 +227,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s: Dial returns %v", name, err)
 			}
-			_, err = rdma.Listen(":7471", &c.o)
+			_, err = rdma.Listen(":7471", listening(&c.o))
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s: Listen returns %v", name, err)
 			}
@@ -261,12 +261,12 @@ func TestPlainPeers(t *testing.T) {
 	var refused atomic.Int32
 	var l *rdma.Listener
 	p.onServer(func() {
-		l = must(rdma.Listen(":7471", &rdma.Options{Trace: &rdma.Trace{Refused: func(peer netip.AddrPort, err error) {
+		l = must(rdma.Listen(":7471", &rdma.ListenOptions{Refused: func(peer netip.AddrPort, err error) {
 			if peer.Addr() != p.here.Addr() || !errors.Is(err, rdma.ErrProtocol) {
 				t.Errorf("%v: %v", peer, err)
 			}
 			refused.Add(1)
-		}}}))(t)
+		}}))(t)
 	})
 	var accepted <-chan error
 	p.onServer(func() {

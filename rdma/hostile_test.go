@@ -61,7 +61,7 @@ func TestHostileHello(t *testing.T) {
 	var l *Listener
 	honest.Run(func() {
 		var err error
-		l, err = Listen(":0", &Options{Trace: &Trace{Refused: func(_ netip.AddrPort, err error) { refused <- err }}})
+		l, err = Listen(":0", &ListenOptions{Refused: func(_ netip.AddrPort, err error) { refused <- err }})
 		good(t, l, err)
 	})
 	accepted := make(chan *Conn, 1)

@@ -68,6 +68,14 @@ func (h *hostile) options(privateData []byte) *cm.Options {
 	}
 }
 
+// listening returns the options of a listener whose connections have the options o.
+func listening(o *Options) *ListenOptions {
+	if o == nil {
+		return nil
+	}
+	return &ListenOptions{Options: *o}
+}
+
 // hostilePair returns an honest connection and its hostile peer. The rules of package verbstest that the peer breaks
 // are allowed.
 func hostilePair(t testing.TB, o *Options, h hello) (*Conn, *hostile) {
@@ -85,7 +93,7 @@ func hostileOn(t testing.TB, honest, other *verbstest.Machine, o *Options, hi he
 	var l *Listener
 	honest.Run(func() {
 		var err error
-		l, err = Listen(":0", o)
+		l, err = Listen(":0", listening(o))
 		good(t, l, err)
 	})
 	accepted := make(chan *Conn, 1)

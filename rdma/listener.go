@@ -14,7 +14,7 @@ import (
 type Listener struct {
 	cm      *cm.Listener
 	open    chan struct{} // closed when cm is set: peers may be refused before
-	options *Options
+	options *ListenOptions
 	budget  *budget
 
 	mu      sync.Mutex
@@ -22,9 +22,9 @@ type Listener struct {
 }
 
 // Listen listens at host:port. An empty host stands for all addresses, and port 0 for one that the kernel
-// chooses. The errors are those of [cm.Listen], and [uverbs.ErrInvalid] for Options out of range.
-func Listen(addr string, o *Options) (*Listener, error) {
-	full, err := o.complete(maxAcceptData)
+// chooses. The errors are those of [cm.Listen], and [uverbs.ErrInvalid] for ListenOptions out of range.
+func Listen(addr string, o *ListenOptions) (*Listener, error) {
+	full, err := o.complete()
 	if err != nil {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
 	}
@@ -34,7 +34,7 @@ func Listen(addr string, o *Options) (*Listener, error) {
 	}
 	l := &Listener{open: make(chan struct{}), options: full, budget: b, pending: map[*cm.Conn]*Conn{}}
 	defer close(l.open)
-	co := full.listen()
+	co := full.cm()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
 	co.Refused = func(peer netip.Addr, err error) { l.refused(netip.AddrPortFrom(peer, 0), err) }
@@ -59,7 +59,7 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	if err != nil {
 		return l.refuse(m, err)
 	}
-	c := newConn(m, l.options)
+	c := newConn(m, &l.options.Options)
 	c.remote, c.account.budget, c.account.peer = h, l.budget, m.PeerAddr().Addr().Unmap().WithZone("")
 	l.mu.Lock()
 	l.pending[m] = c
@@ -84,11 +84,12 @@ func (l *Listener) remove(m *cm.Conn) {
 	delete(l.pending, m)
 }
 
-// Accept waits for a connection. Handshakes run side by side from Listen on, up to Options.MaxHandshakes of them with
-// the connections that wait for Accept, each for up to Options.HandshakeTimeout: a slow peer does not delay others, and
-// a client may have sent messages before Accept is called. A peer that fails its handshake, does not use this package,
-// or exceeds a limit of Options is refused, and Options.Trace and Options.Logger are notified. The error of a client
-// that exceeds a limit matches [ErrServerLimit], and [ErrServerBusy] if there are too many handshakes.
+// Accept waits for a connection. Handshakes run side by side from Listen on, up to ListenOptions.MaxHandshakes of them
+// with the connections that wait for Accept, each for up to ListenOptions.HandshakeTimeout: a slow peer does not delay
+// others, and a client may have sent messages before Accept is called. A peer that fails its handshake, does not use
+// this package, or exceeds a limit of ListenOptions is refused, and ListenOptions.Refused and Options.Logger are
+// notified. The error of a client that exceeds a limit matches [ErrServerLimit], and [ErrServerBusy] if there are too
+// many handshakes.
 //
 // Accept returns context.Cause(ctx) if ctx ends first, and an error that matches net.ErrClosed if the
 // listener was closed or its device removed. Any other error is of one connection that could not be set up:
@@ -122,8 +123,8 @@ func (l *Listener) refused(peer netip.AddrPort, err error) {
 		<-l.open
 		log.Warn("rdma: refused", "local", l.Addr(), "peer", peer, "error", err)
 	}
-	if t := l.options.Trace; t != nil && t.Refused != nil {
-		t.Refused(peer, err)
+	if f := l.options.Refused; f != nil {
+		f(peer, err)
 	}
 }
 

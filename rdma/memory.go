@@ -17,9 +17,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// This file limits the memory that peers make a listener's side register: Options.MaxMemory. A connection counts with
-// its receives and queues, and with the messages that the peer has offered, from the beginning of their READs until the
-// program has released them.
+// This file limits the memory that peers make a listener's side register: ListenOptions.MaxMemory. A connection counts
+// with its receives and queues, and with the messages that the peer has offered, from the beginning of their READs
+// until the program has released them.
 
 // A budget has the limits of a listener. A nil budget permits everything.
 type budget struct {
@@ -53,13 +53,13 @@ type account struct {
 const memoryPatience = 30 * time.Second
 
 // newBudget returns the limits of a listener, and reduces o.MaxMessage to the longest message that fits.
-func newBudget(o *Options) (*budget, error) {
-	need := o.connMemory()
+func newBudget(o *ListenOptions) (*budget, error) {
+	need := o.Options.connMemory()
 	total, each := quota.MemoryLimits(o.MaxMemory, o.MaxMemoryPerPeer, memlock.Default(), need)
 	if most := smallestLimit(total, each); most < need {
-		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set Options.MaxMemory and "+
-			"MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less", uverbs.ErrInvalid, need, total,
-			each)
+		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set ListenOptions.MaxMemory "+
+			"and MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less", uverbs.ErrInvalid, need,
+			total, each)
 	} else if room := most - need; room < int64(classSize(classOf(o.MaxMessage))) {
 		// Memory is allocated in powers of two.
 		o.MaxMessage = max(1<<(bits.Len64(uint64(max(room, 1)))-1), o.EagerSize)
@@ -120,7 +120,7 @@ func (a *account) tryFixed(n int64) error {
 }
 
 // memoryLimit returns the error of a limit.
-func memoryLimit(kind, err error) error { return quota.MemoryError(kind, err, "Options") }
+func memoryLimit(kind, err error) error { return quota.MemoryError(kind, err, "ListenOptions") }
 
 // release releases n bytes and grants memory to claims that wait.
 func (a *account) release(n int64) {

@@ -18,7 +18,7 @@ import (
 )
 
 // accepting listens on a machine, and accepts connections until the test ends.
-func accepting(t *testing.T, m *verbstest.Machine, o *Options) (l *Listener, conns <-chan *Conn) {
+func accepting(t *testing.T, m *verbstest.Machine, o *ListenOptions) (l *Listener, conns <-chan *Conn) {
 	t.Helper()
 	accepted := make(chan *Conn, 1000)
 	ctx := t.Context()
@@ -77,8 +77,7 @@ func TestIdlePeersOfOneHost(t *testing.T) {
 	server, idle, other := n.Machine(), n.Machine(), n.Machine()
 	server.SetLimits(verbstest.Limits{Memlock: 8 << 20})
 	refused := make(chan error, 10)
-	trace := &Trace{Refused: func(_ netip.AddrPort, err error) { refused <- err }}
-	l, accepted := accepting(t, server, &Options{Trace: trace})
+	l, accepted := accepting(t, server, &ListenOptions{Refused: func(_ netip.AddrPort, err error) { refused <- err }})
 	var all []*Conn
 	for {
 		c, err := dialTo(t, idle, server, l)
@@ -118,8 +117,8 @@ func TestMaxConns(t *testing.T) {
 	n := verbstest.NewNetwork(t)
 	server, client, other := n.Machine(), n.Machine(), n.Machine()
 	refused := make(chan netip.AddrPort, 2)
-	trace := &Trace{Refused: func(peer netip.AddrPort, _ error) { refused <- peer }}
-	l, accepted := accepting(t, server, &Options{MaxConns: 3, MaxConnsPerPeer: 1, Trace: trace})
+	l, accepted := accepting(t, server, &ListenOptions{MaxConns: 3, MaxConnsPerPeer: 1,
+		Refused: func(peer netip.AddrPort, _ error) { refused <- peer }})
 	var all []*Conn
 	for _, m := range []*verbstest.Machine{client, other} {
 		c, err := dialTo(t, m, server, l)
@@ -138,7 +137,7 @@ func TestMaxConns(t *testing.T) {
 // TestConnMemory checks that a connection is counted with about the memory that it pins.
 func TestConnMemory(t *testing.T) {
 	for _, o := range []*Options{nil, {Depth: 500, EagerSize: 1000}, {Depth: 1, EagerSize: 64 << 10}, {Offers: 32}} {
-		_, servers, m := honestConns(t, 1, nil, o)
+		_, servers, m := honestConns(t, 1, nil, listening(o))
 		counted := servers[0].account.fixed
 		m.Run(func() {
 			_, pinned := machine.Current().(interface{ Memlock() (_, _ uint64) }).Memlock()
@@ -211,7 +210,7 @@ func TestProofs(t *testing.T) {
 // and the patience permit, and is not lost.
 func TestMemoryWaits(t *testing.T) {
 	const size = 1 << 20
-	o := &Options{MaxMemory: 3 << 20, MaxMemoryPerPeer: -1, MaxMessage: size}
+	o := &ListenOptions{Options: Options{MaxMessage: size}, MaxMemory: 3 << 20, MaxMemoryPerPeer: -1}
 	clients, servers, _ := honestConns(t, 3, nil, o)
 	ctx := bounded(t)
 	b := servers[0].account.budget
@@ -278,8 +277,8 @@ func TestMemoryWaits(t *testing.T) {
 func TestMemoryWaitEnds(t *testing.T) {
 	for _, side := range []string{"this side", "the peer"} {
 		const size = 1 << 20
-		clients, servers, _ := honestConns(t, 2, &Options{Linger: -1}, &Options{MaxMemory: 2 << 20, MaxMemoryPerPeer: -1,
-			MaxMessage: size, Linger: -1})
+		clients, servers, _ := honestConns(t, 2, &Options{Linger: -1}, &ListenOptions{MaxMemory: 2 << 20,
+			MaxMemoryPerPeer: -1, Options: Options{MaxMessage: size, Linger: -1}})
 		ctx := bounded(t)
 		for i := range servers {
 			if err := clients[i].Send(ctx, make([]byte, size)); err != nil {
@@ -317,8 +316,9 @@ func TestMemoryWaitEnds(t *testing.T) {
 
 // TestClaims checks the order in which memory is granted.
 func TestClaims(t *testing.T) {
-	o := &Options{Depth: 1, EagerSize: 256, MaxMemory: 1 << 20, MaxMemoryPerPeer: 768 << 10, MaxMessage: 256}
-	full, err := o.complete(0)
+	o := &ListenOptions{Options: Options{Depth: 1, EagerSize: 256, MaxMessage: 256}, MaxMemory: 1 << 20,
+		MaxMemoryPerPeer: 768 << 10}
+	full, err := o.complete()
 	b, err := newBudget(good(t, full, err))
 	good(t, b, err)
 	peer := func(i int) *account {
@@ -365,13 +365,13 @@ func TestClaims(t *testing.T) {
 // TestMaxMessageOfMemory checks that a peer learns how long messages may be that the limit has room for, and that
 // limits which have no room for a connection are refused.
 func TestMaxMessageOfMemory(t *testing.T) {
-	clients, _, _ := honestConns(t, 1, nil, &Options{MaxMemory: 5 << 20})
+	clients, _, _ := honestConns(t, 1, nil, &ListenOptions{MaxMemory: 5 << 20})
 	err := clients[0].Send(bounded(t), make([]byte, 2<<20+1))
 	if !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "2097152") {
 		t.Errorf("Send returns %v", err)
 	}
 	verbstest.New(t).Run(func() {
-		for _, o := range []*Options{{MaxMemory: 1000}, {MaxMemoryPerPeer: 100 << 10}} {
+		for _, o := range []*ListenOptions{{MaxMemory: 1000}, {MaxMemoryPerPeer: 100 << 10}} {
 			_, err := Listen(":0", o)
 			if !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), "MaxMemory") {
 				t.Errorf("%+v: Listen returns %v", o, err)
@@ -392,8 +392,8 @@ func TestDefaultMemory(t *testing.T) {
 			t.Errorf("%d bytes with 8 MiB that may be locked", n)
 		}
 	})
-	for _, o := range []Options{{MaxMemory: -1, MaxMemoryPerPeer: -1}, {MaxMemory: -1}} {
-		full, err := o.complete(0)
+	for _, o := range []ListenOptions{{MaxMemory: -1, MaxMemoryPerPeer: -1}, {MaxMemory: -1}} {
+		full, err := o.complete()
 		b, err := newBudget(good(t, full, err))
 		if b != nil || err != nil || full.MaxMessage != defaultMaxMessage {
 			t.Errorf("%+v: %v, %v, messages of %d bytes", o, b, err, full.MaxMessage)

@@ -8,7 +8,7 @@ import (
 // TestNotIdle checks when a connection is idle: not while something arrives, also if no call waits for it, and not
 // while the peer waits for this side.
 func TestNotIdle(t *testing.T) {
-	clients, servers, _ := honestConns(t, 1, nil, &Options{IdleTimeout: time.Hour})
+	clients, servers, _ := honestConns(t, 1, nil, listening(&Options{IdleTimeout: time.Hour}))
 	c, s, ctx := clients[0], servers[0], bounded(t)
 	idle := func(when string, want ...bool) {
 		t.Helper()

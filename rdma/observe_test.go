@@ -21,7 +21,6 @@ import (
 type traceEvent struct {
 	name string
 	conn *Conn
-	peer netip.AddrPort
 	err  error
 	d    time.Duration
 }
@@ -32,7 +31,6 @@ func traceTo(events chan<- traceEvent) *Trace {
 		Connected: func(c *Conn) { events <- traceEvent{name: "Connected", conn: c} },
 		Ended:     func(c *Conn, err error) { events <- traceEvent{name: "Ended", conn: c, err: err} },
 		Stalled:   func(c *Conn, d time.Duration) { events <- traceEvent{name: "Stalled", conn: c, d: d} },
-		Refused:   func(peer netip.AddrPort, err error) { events <- traceEvent{name: "Refused", peer: peer, err: err} },
 	}
 }
 
@@ -63,8 +61,8 @@ func none(t *testing.T, events <-chan traceEvent) {
 
 // TestTrace checks that each function of a Trace is called once for what it is for, with the values of the connection.
 func TestTrace(t *testing.T) {
-	if n := reflect.TypeFor[Trace]().NumField(); n != 4 {
-		t.Errorf("Trace has %d functions, and this test knows 4", n)
+	if n := reflect.TypeFor[Trace]().NumField(); n != 3 {
+		t.Errorf("Trace has %d functions, and this test knows 3", n)
 	}
 	events := make(chan traceEvent, 100)
 	client, server := honestPair(t, &Options{Depth: 1, Trace: traceTo(events)})
@@ -131,7 +129,7 @@ func (c *Conn) waiting() (n int) {
 	return n
 }
 
-// TestTraceOfHostile checks that Ended and Refused say what a peer has done.
+// TestTraceOfHostile checks that Ended says what a peer has done.
 func TestTraceOfHostile(t *testing.T) {
 	events := make(chan traceEvent, 100)
 	c, h := hostilePair(t, &Options{Trace: traceTo(events)}, honestHello())
@@ -229,18 +227,18 @@ func TestLogger(t *testing.T) {
 		if r.attrs["local"].Any() != client.LocalAddr() {
 			c = server
 		}
-		r.is(t, slog.LevelDebug, "rdma: connected", c.LocalAddr(), c.PeerAddr(), nil)
+		r.is(t, slog.LevelDebug, "rdma: connected", c.LocalAddr(), c.RemoteAddr(), nil)
 	}
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r := log.next(t, 1)[0]
-	r.is(t, slog.LevelDebug, "rdma: connection ended", server.LocalAddr(), server.PeerAddr(), net.ErrClosed)
+	r.is(t, slog.LevelDebug, "rdma: connection ended", server.LocalAddr(), server.RemoteAddr(), net.ErrClosed)
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r = log.next(t, 1)[0]
-	r.is(t, slog.LevelDebug, "rdma: connection ended", client.LocalAddr(), client.PeerAddr(), client.Err())
+	r.is(t, slog.LevelDebug, "rdma: connection ended", client.LocalAddr(), client.RemoteAddr(), client.Err())
 }
 
 // TestLoggerOfHostile checks the records of a peer that breaks the protocol.
@@ -253,8 +251,8 @@ func TestLoggerOfHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := log.next(t, 2)
-	all[0].is(t, slog.LevelDebug, "rdma: connection ended", c.LocalAddr(), c.PeerAddr(), ErrProtocol)
-	all[1].is(t, slog.LevelWarn, "rdma: the peer breaks the protocol", c.LocalAddr(), c.PeerAddr(), ErrProtocol)
+	all[0].is(t, slog.LevelDebug, "rdma: connection ended", c.LocalAddr(), c.RemoteAddr(), ErrProtocol)
+	all[1].is(t, slog.LevelWarn, "rdma: the peer breaks the protocol", c.LocalAddr(), c.RemoteAddr(), ErrProtocol)
 }
 
 // TestLoggerOfServe checks the records of Serve: peers that are refused and handlers that return errors. Without a
@@ -277,7 +275,7 @@ func TestLoggerOfServe(t *testing.T) {
 		var l *Listener
 		there.Run(func() {
 			var err error
-			l, err = Listen(":7471", o)
+			l, err = Listen(":7471", listening(o))
 			good(t, l, err)
 			go func() {
 				served <- l.Serve(ctx, func(context.Context, *Conn) error { return handled })

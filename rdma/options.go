@@ -11,7 +11,7 @@ import (
 )
 
 // Options configure connections. Nil stands for the zero Options, and the zero value of each field for
-// its default. The two sides of a connection may have different ones.
+// its default. The two sides of a connection may have different ones. LocalAddr and Timeout are for Dial only.
 type Options struct {
 	// Depth is how many messages the peer may send before this side has released one: 32 by
 	// default, at most 2048. Each takes EagerSize bytes of registered memory. With its first call, a side
@@ -39,28 +39,6 @@ type Options struct {
 	Timeout time.Duration
 	// TOS is the type of service of the packets: see [cm.Options].
 	TOS uint8
-	// Backlog is how many requests may wait for a handshake: see [cm.Options].
-	Backlog int
-	// MaxHandshakes is how many connections of a listener may be between request and Accept: 256 by default. Each has its
-	// receives and its queues: see MaxMemory. Clients beyond it and Backlog receive [ErrServerBusy].
-	MaxHandshakes int
-	// MaxConns is how many connections of a listener may exist, and MaxConnsPerPeer how many of one IP address. Clients
-	// beyond them receive [ErrServerLimit]: see [cm.Options] for the defaults.
-	MaxConns, MaxConnsPerPeer int
-	// MaxMemory limits the registered memory of a listener's connections, in bytes: their receives, their queues, and
-	// messages longer than EagerSize until the program has released them. Clients beyond it receive
-	// [ErrServerLimit]. A message beyond it waits until others are released: see [Conn.Recv]. By default, it is
-	// three quarters of RLIMIT_MEMLOCK if the process has that limit, and otherwise half of the machine's memory or of
-	// GOMEMLIMIT, which programs in a container should set. Negative stands for no limit. What the program allocates
-	// and sends does not count.
-	MaxMemory int64
-	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
-	// single host can lock out others, negative for no limit. A listener's MaxMessage is not larger than what it has
-	// room for.
-	MaxMemoryPerPeer int64
-	// HandshakeTimeout limits how long a listener waits for a peer that does not complete its
-	// handshake: ten seconds by default.
-	HandshakeTimeout time.Duration
 
 	// KeepAlive is how often this side asks the device of the peer for a sign of life while nothing
 	// else is sent: 15 seconds by default, negative for never. The device replies without the peer's
@@ -82,6 +60,39 @@ type Options struct {
 	Logger *slog.Logger
 	// Trace has functions that are called when something happens.
 	Trace *Trace
+}
+
+// ListenOptions configure a [Listener] and its connections. Nil stands for the zero ListenOptions, and the zero value
+// of each field for its default.
+type ListenOptions struct {
+	Options
+	// Backlog is how many requests may wait for a handshake: see [cm.ListenOptions].
+	Backlog int
+	// MaxHandshakes is how many connections of a listener may be between request and Accept: 256 by default. Each has its
+	// receives and its queues: see MaxMemory. Clients beyond it and Backlog receive [ErrServerBusy].
+	MaxHandshakes int
+	// MaxConns is how many connections of a listener may exist, and MaxConnsPerPeer how many of one IP address. Clients
+	// beyond them receive [ErrServerLimit]: see [cm.ListenOptions] for the defaults.
+	MaxConns, MaxConnsPerPeer int
+	// MaxMemory limits the registered memory of a listener's connections, in bytes: their receives, their queues, and
+	// messages longer than EagerSize until the program has released them. Clients beyond it receive
+	// [ErrServerLimit]. A message beyond it waits until others are released: see [Conn.Recv]. By default, it is
+	// three quarters of RLIMIT_MEMLOCK if the process has that limit, and otherwise half of the machine's memory or of
+	// GOMEMLIMIT, which programs in a container should set. Negative stands for no limit. What the program allocates
+	// and sends does not count.
+	MaxMemory int64
+	// MaxMemoryPerPeer is MaxMemory for the connections from one IP address: half of MaxMemory by default, so that no
+	// single host can lock out others, negative for no limit. A listener's MaxMessage is not larger than what it has
+	// room for.
+	MaxMemoryPerPeer int64
+	// HandshakeTimeout limits how long a listener waits for a peer that does not complete its
+	// handshake: ten seconds by default.
+	HandshakeTimeout time.Duration
+
+	// Refused is called when the listener refuses a client, by several goroutines at the same time. The port of peer is 0
+	// if the listener has no room for a further connection or handshake. It may call the methods of the listener except
+	// Close, and must not block.
+	Refused func(peer netip.AddrPort, err error)
 }
 
 // Limits of Options and of what a peer may ask for.
@@ -142,15 +153,29 @@ func (o *Options) hello() hello {
 		maxMessage: o.MaxMessage, data: o.PrivateData}
 }
 
+// complete returns a copy of o with the defaults filled in.
+func (o *ListenOptions) complete() (*ListenOptions, error) {
+	full := ListenOptions{}
+	if o != nil {
+		full = *o
+	}
+	of, err := full.Options.complete(maxAcceptData)
+	if err != nil {
+		return nil, err
+	}
+	full.Options = *of
+	return &full, nil
+}
+
 // cm returns the options for package cm.
 func (o *Options) cm() cm.Options {
 	h := o.hello()
 	return cm.Options{PrivateData: h.bytes(), LocalAddr: o.LocalAddr, Timeout: o.Timeout, TOS: o.TOS}
 }
 
-// listen returns the options of a listener for package cm.
-func (o *Options) listen() cm.ListenOptions {
-	return cm.ListenOptions{Options: o.cm(), Backlog: o.Backlog, MaxHandshakes: o.MaxHandshakes,
+// cm returns the options of a listener for package cm.
+func (o *ListenOptions) cm() cm.ListenOptions {
+	return cm.ListenOptions{Options: o.Options.cm(), Backlog: o.Backlog, MaxHandshakes: o.MaxHandshakes,
 		HandshakeTimeout: o.HandshakeTimeout, MaxConns: o.MaxConns, MaxConnsPerPeer: o.MaxConnsPerPeer}
 }
 
@@ -165,7 +190,4 @@ type Trace struct {
 	// Stalled is called after a call has waited because the peer had not released the messages
 	// before or not replied to 1024 calls, or the send queue was full.
 	Stalled func(c *Conn, d time.Duration)
-	// Refused is called when a listener refuses a peer, by several goroutines at the same time. The port is 0 if the
-	// listener has no room for a further connection or handshake.
-	Refused func(peer netip.AddrPort, err error)
 }

@@ -179,7 +179,8 @@ func TestPoolCloseRace(t *testing.T) {
 }
 
 // honestConns returns connections between two machines, with the machine of the servers.
-func honestConns(t testing.TB, n int, client, server *Options) (clients, servers []*Conn, m *verbstest.Machine) {
+func honestConns(t testing.TB, n int, client *Options, server *ListenOptions) (clients, servers []*Conn,
+	m *verbstest.Machine) {
 	t.Helper()
 	network := verbstest.NewNetwork(t)
 	here, there := network.Machine(), network.Machine()

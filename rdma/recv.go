@@ -126,7 +126,7 @@ func (c *Conn) repost(m *memory) {
 // ended otherwise, it returns the messages that have arrived before, and then what [Conn.Err] returns. It
 // returns the errors of [Conn.Alloc] if there is no memory for a long message; a later call tries again.
 //
-// A long message waits as long as it exceeds Options.MaxMemory or Options.MaxMemoryPerPeer of the listener with other
+// A long message waits as long as it exceeds ListenOptions.MaxMemory or MaxMemoryPerPeer with other
 // messages that the program has not released. After 30 seconds, Recv returns [ErrMemoryLimit]; a later call tries
 // again.
 func (c *Conn) Recv(ctx context.Context) (Message, error) {

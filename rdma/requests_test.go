@@ -18,7 +18,7 @@ func honestPair(t testing.TB, o *Options) (client, server *Conn) {
 	var l *Listener
 	there.Run(func() {
 		var err error
-		l, err = Listen(":7471", o)
+		l, err = Listen(":7471", listening(o))
 		good(t, l, err)
 		go func() { var err error; server, err = l.Accept(ctx); accepted <- err }()
 	})

@@ -102,8 +102,16 @@ func (p *pair) listen(t testing.TB, o *rdma.Options) (l *rdma.Listener) {
 	if onKernel {
 		addr = deviceIP + ":0"
 	}
-	p.onServer(func() { l = must(rdma.Listen(addr, o))(t) })
+	p.onServer(func() { l = must(rdma.Listen(addr, listening(o)))(t) })
 	return l
+}
+
+// listening returns the options of a listener whose connections have the options o.
+func listening(o *rdma.Options) *rdma.ListenOptions {
+	if o == nil {
+		return nil
+	}
+	return &rdma.ListenOptions{Options: *o}
 }
 
 // addr returns where clients find l.

@@ -51,7 +51,7 @@ func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.C
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			l.logger().Error("rdma: a handler has panicked", "local", l.Addr(), "peer", c.PeerAddr(), "panic", p,
+			l.logger().Error("rdma: a handler has panicked", "local", l.Addr(), "peer", c.RemoteAddr(), "panic", p,
 				"stack", string(debug.Stack()))
 		}
 		if !returned {
@@ -61,7 +61,7 @@ func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.C
 			err = nil // ctx ends handlers
 		}
 		if err = errors.Join(err, c.Close()); err != nil {
-			l.warn("rdma: serve "+c.PeerAddr().String(), err)
+			l.warn("rdma: serve "+c.RemoteAddr().String(), err)
 		}
 	}()
 	err = handle(ctx, c)

@@ -14,8 +14,8 @@ func TestTraceCallsConn(t *testing.T) {
 	var events []string
 	event := func(name string, c *rdma.Conn) {
 		s, err := c.Stats(), c.Err()
-		if c.PeerAddr() != c.CM().PeerAddr() || !c.LocalAddr().IsValid() || len(c.PrivateData()) > 0 {
-			t.Errorf("in %s: %v, %v", name, c.PeerAddr(), c.PrivateData())
+		if c.RemoteAddr() != c.CM().PeerAddr() || !c.LocalAddr().IsValid() || len(c.PrivateData()) > 0 {
+			t.Errorf("in %s: %v, %v", name, c.RemoteAddr(), c.PrivateData())
 		}
 		if (err != nil) != (name == "ended") || name == "stalled" && s.Stalls == 0 {
 			t.Errorf("in %s: the statistics are %+v, the error is %v", name, s, err)

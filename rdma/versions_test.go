@@ -83,7 +83,7 @@ func TestFinalRefusals(t *testing.T) {
 		here.Run(func() {
 			ctx := bounded(t)
 			_, err := Dial(ctx, addr, nil)
-			cl := NewClient(addr, ClientOptions[struct{}]{MinBackoff: time.Hour, MaxBackoff: time.Hour})
+			cl := NewClient(addr, &ClientOptions[struct{}]{MinBackoff: time.Hour, MaxBackoff: time.Hour})
 			f := func(context.Context, *Conn, struct{}) error { return nil }
 			doErr, retryErr := cl.Do(ctx, f), cl.Retry(ctx, f)
 			for _, err := range []error{err, doErr, retryErr} {
@@ -120,7 +120,7 @@ func TestListenerRefusesVersion(t *testing.T) {
 	ended := make(chan error, 1)
 	there.Run(func() {
 		var err error
-		l, err = Listen(":7471", &Options{Trace: &Trace{Refused: func(_ netip.AddrPort, err error) { refused <- err }}})
+		l, err = Listen(":7471", &ListenOptions{Refused: func(_ netip.AddrPort, err error) { refused <- err }})
 		good(t, l, err)
 		go func() { _, err := l.Accept(ctx); ended <- err }()
 	})

@@ -23,7 +23,7 @@ type easy struct {
 func newEasy(ctx context.Context, addr string, o *rdma.Options) (*easy, error) {
 	e := &easy{ctx: ctx, data: make([]byte, largeSize), region: rdma.NewRegion(4096), served: make(chan error, 1)}
 	var err error
-	if e.l, err = rdma.Listen(addr+":0", o); err != nil {
+	if e.l, err = rdma.Listen(addr+":0", &rdma.ListenOptions{Options: *o}); err != nil {
 		return nil, err
 	}
 	go func() { e.served <- e.serve() }()

@@ -18,7 +18,7 @@ func ShareTable(ctx context.Context, l *rdma.Listener, table *rdma.Region) error
 
 // NewReader returns a client that has a token for each of its connections.
 func NewReader(addr string) *rdma.Client[rdma.Token] {
-	return rdma.NewClient(addr, rdma.ClientOptions[rdma.Token]{Conns: 2, Setup: rdma.RecvToken})
+	return rdma.NewClient(addr, &rdma.ClientOptions[rdma.Token]{Conns: 2, Setup: rdma.RecvToken})
 }
 
 // ReadEntry reads an entry of the table. It tries again if the connection ends, since reading twice does no harm.

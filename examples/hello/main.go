@@ -25,7 +25,7 @@ func main() {
 	c := must(must(rdma.Listen(":7471", nil)).Accept(ctx))
 	err := c.ServeCalls(ctx, func(request []byte) []byte {
 		fmt.Printf("heard: %s\n", request)
-		return fmt.Appendf(nil, "hello to %v from process %d", c.PeerAddr(), os.Getpid())
+		return fmt.Appendf(nil, "hello to %v from process %d", c.RemoteAddr(), os.Getpid())
 	})
 	must(0, errors.Join(err, c.Close()))
 }

@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if len(args) == 0 || len(args) != map[string]int{"serve": 2, "put": 4, "get": 3, "bench": 2}[args[0]] {
 		return errors.New("usage: rkv serve ADDR | rkv put ADDR KEY VALUE | rkv get ADDR KEY | rkv bench ADDR")
 	}
-	c := rdma.NewClient(args[1], rdma.ClientOptions[rdma.Token]{Conns: 4, Setup: rdma.RecvToken})
+	c := rdma.NewClient(args[1], &rdma.ClientOptions[rdma.Token]{Conns: 4, Setup: rdma.RecvToken})
 	defer func() { err = errors.Join(err, c.Close()) }()
 
 	var r record

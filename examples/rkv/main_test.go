@@ -92,7 +92,7 @@ func (s *service) bench(ctx context.Context, rounds int) (done <-chan error, out
 	out = new(bytes.Buffer)
 	s.here.Run(func() {
 		go func() {
-			c := rdma.NewClient(s.addr(), rdma.ClientOptions[rdma.Token]{Conns: 4, Setup: rdma.RecvToken})
+			c := rdma.NewClient(s.addr(), &rdma.ClientOptions[rdma.Token]{Conns: 4, Setup: rdma.RecvToken})
 			err := bench(ctx, c, rounds, out)
 			if closed := c.Close(); closed != nil {
 				s.Error(closed)

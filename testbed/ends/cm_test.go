@@ -57,18 +57,18 @@ var cmEnds = ends{
 	},
 	"the listener is busy": func(t *testing.T) []result {
 		r := newRig(t)
-		listenCM(t, r, &cm.Options{MaxHandshakes: 1, Backlog: 1})
+		listenCM(t, r, &cm.ListenOptions{MaxHandshakes: 1, Backlog: 1})
 		return r.busy(t, func(ctx context.Context) error { return r.dialCM(t, ctx) })
 	},
 	"a limit of the listener is reached": func(t *testing.T) []result {
 		r := newRig(t)
-		listenCM(t, r, &cm.Options{MaxConns: 1})
+		listenCM(t, r, &cm.ListenOptions{MaxConns: 1})
 		must(t, 0, r.dialCM(t, bounded(t)))
 		return []result{{"Dial", r.dialCM(t, bounded(t)), []string{"dial", r.addr}}}
 	},
 }
 
-func listenCM(t *testing.T, r *rig, o *cm.Options) *cm.Listener {
+func listenCM(t *testing.T, r *rig, o *cm.ListenOptions) *cm.Listener {
 	return closeLater(t, on(t, r.server, func() (*cm.Listener, error) { return cm.Listen(r.addr, o) }))
 }
 
@@ -90,7 +90,7 @@ type cmPair struct {
 	client, server *cm.Conn
 }
 
-func newCMPair(t *testing.T, o *cm.Options) *cmPair {
+func newCMPair(t *testing.T, o *cm.ListenOptions) *cmPair {
 	r := newRig(t)
 	l := listenCM(t, r, o)
 	p := &cmPair{rig: r, addr: r.addr}

@@ -54,18 +54,18 @@ var rdmaEnds = ends{
 	},
 	"the listener is busy": func(t *testing.T) []result {
 		r := newRig(t)
-		listenRDMA(t, r, &rdma.Options{MaxHandshakes: 1, Backlog: 1})
+		listenRDMA(t, r, &rdma.ListenOptions{MaxHandshakes: 1, Backlog: 1})
 		return r.busy(t, func(ctx context.Context) error { return r.dialRDMA(t, ctx) })
 	},
 	"a limit of the listener is reached": func(t *testing.T) []result {
 		r := newRig(t)
-		listenRDMA(t, r, &rdma.Options{MaxConns: 1})
+		listenRDMA(t, r, &rdma.ListenOptions{MaxConns: 1})
 		must(t, 0, r.dialRDMA(t, bounded(t)))
 		return []result{{"Dial", r.dialRDMA(t, bounded(t)), []string{"dial", r.addr}}}
 	},
 }
 
-func listenRDMA(t *testing.T, r *rig, o *rdma.Options) *rdma.Listener {
+func listenRDMA(t *testing.T, r *rig, o *rdma.ListenOptions) *rdma.Listener {
 	return closeLater(t, on(t, r.server, func() (*rdma.Listener, error) { return rdma.Listen(r.addr, o) }))
 }
 
@@ -89,7 +89,7 @@ type rdmaPair struct {
 func newRDMAPair(t *testing.T) *rdmaPair {
 	r := newRig(t)
 	o := &rdma.Options{Linger: -1}
-	l := listenRDMA(t, r, o)
+	l := listenRDMA(t, r, &rdma.ListenOptions{Options: *o})
 	p := &rdmaPair{rig: r}
 	p.client = closeLater(t, on(t, r.client, func() (*rdma.Conn, error) { return rdma.Dial(bounded(t), r.addr, o) }))
 	server, err := l.Accept(bounded(t))
@@ -115,7 +115,7 @@ func (p *rdmaPair) ended(t *testing.T) []result {
 
 func rdmaClosed(t *testing.T) []result {
 	p := newRDMAPair(t)
-	client := closeLater(t, rdma.NewClient[int](p.rig.addr, rdma.ClientOptions[int]{}))
+	client := closeLater(t, rdma.NewClient[int](p.rig.addr, nil))
 	group := joinGroup(t, p.rig)
 	waiting := make(chan error, 1)
 	go func() { waiting <- second(p.client.Recv(bounded(t))) }()
@@ -149,7 +149,7 @@ func rdmaWaits(t *testing.T, begin func(*testing.T) context.Context) []result {
 	p := newRDMAPair(t)
 	l := closeLater(t, on(t, p.rig.server, func() (*rdma.Listener, error) { return rdma.Listen(":7480", nil) }))
 	group := joinGroup(t, p.rig)
-	client := closeLater(t, rdma.NewClient[int](p.rig.addr, rdma.ClientOptions[int]{}))
+	client := closeLater(t, rdma.NewClient[int](p.rig.addr, nil))
 	all := []result{
 		{"Listener.Accept", second(l.Accept(begin(t))), []string{"accept at", ":7480"}},
 		{"Conn.Recv", second(p.client.Recv(begin(t))), []string{"receive", p.rig.addr}},

@@ -123,7 +123,7 @@ func listen(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := rdma.Listen(at, &rdma.Options{MaxMessage: peer.MaxMessage})
+	r, err := rdma.Listen(at, &rdma.ListenOptions{Options: rdma.Options{MaxMessage: peer.MaxMessage}})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -92,7 +92,7 @@ func serveConn(ctx context.Context, c *rdma.Conn) (err error) {
 	defer func() { err = errors.Join(err, region.Close()) }()
 	pattern(region.Bytes()[:regionSize-8], seedOffered)
 	if _, err := c.SendToken(ctx, region, rdma.CanRead|rdma.CanWrite|rdma.CanAtomic); err != nil {
-		return fmt.Errorf("share memory with %v: %w", c.PeerAddr(), err)
+		return fmt.Errorf("share memory with %v: %w", c.RemoteAddr(), err)
 	}
 	return c.ServeCalls(ctx, func(request []byte) []byte {
 		if len(request) > 0 {
