@@ -31,6 +31,6 @@ func TestDeviceTokens(t *testing.T) {
 // TestDeviceScale is TestStress with 100 connections.
 func TestDeviceScale(t *testing.T) {
 	t.Setenv("GOVERBS_RDMA_CONNS", "100")
-	t.Setenv("GOVERBS_RDMA_STRESS", "20s")
+	t.Setenv("GOVERBS_RDMA_STRESS", "5s")
 	stress(t)
 }

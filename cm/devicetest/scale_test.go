@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connections is the number of connections that TestDeviceScale opens in one process, with both ends of each.
-const connections = 1000
+// connections returns the number of connections that TestDeviceScale opens in one process, with both ends of each: a
+// thousand in soak.
+func connections() int {
+	if os.Getenv("GOVERBS_SOAK_ROUNDS") != "" {
+		return 1000
+	}
+	return 300
+}
 
 // An echo sends back each message of its connection.
 type echo struct {
@@ -67,10 +74,11 @@ func (e *echo) ask(ctx context.Context, text string) error {
 	return err
 }
 
-// TestDeviceScale opens a thousand connections in one process, uses all of them, and then lets all wait. It checks that
+// TestDeviceScale opens many connections in one process, uses all of them, and then lets all wait. It checks that
 // they need only few threads and descriptors.
 func TestDeviceScale(t *testing.T) {
 	begin(t)
+	connections := connections()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	now := leavesNothing(t)
@@ -80,7 +88,7 @@ func TestDeviceScale(t *testing.T) {
 	fds, tasks := count(t, "fd"), count(t, "task")
 
 	start := time.Now()
-	servers, clients := open(t, ctx, memory)
+	servers, clients := open(t, ctx, connections, memory)
 	t.Logf("%d connections in %v", connections, time.Since(start))
 	var serving sync.WaitGroup
 	ended := make(chan error, connections)
@@ -126,7 +134,7 @@ func TestDeviceScale(t *testing.T) {
 }
 
 // open establishes the connections, several at a time.
-func open(t *testing.T, ctx context.Context, memory *uverbs.MR) (servers, clients []*echo) {
+func open(t *testing.T, ctx context.Context, connections int, memory *uverbs.MR) (servers, clients []*echo) {
 	t.Helper()
 	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: tiny()}, ManualAccept: true}))(t)
 	defer func() { check(t, l.Close()) }()

@@ -26,20 +26,20 @@ type site struct {
 	skip     string
 	only     string // regular expression for the tests of the packages that are not a provider; "" means all
 	repeats  string // the place whose tests those beyond basic repeat (vm.SkipRepeat); may be ""
+	objects  bool   // examples/objects runs, too
 }
 
 var sites = []site{
-	{"6.12", connectx.Ethernet, []string{"internal/rdmacm", "provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest",
-		"cm/devicetest", "cm", "rdma", "rsocket", "testbed/netconn"}, "", "", ""},
-	{"6.12", connectx.InfiniBand, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest"},
-		suite.Ethernet + "|" + linkless, "", ""},
-	{"6.1", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"},
-		ours, "", "6.12/roce"},
-	{"7.2", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"},
-		ours, "", "6.12/roce"},
-	{"5.10", connectx.Ethernet, []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest",
-		"cm"}, ours, basic, ""},
+	{kernel: "6.12", link: connectx.Ethernet, packages: []string{"internal/rdmacm", "provider/mlx5", "provider/mlx5/devx",
+		"uverbs/devicetest", "cm/devicetest", "cm", "rdma", "rsocket", "testbed/netconn"}, objects: true},
+	{kernel: "6.12", link: connectx.InfiniBand, packages: []string{"provider/mlx5", "provider/mlx5/devx",
+		"uverbs/devicetest", "cm/devicetest"}, skip: suite.Ethernet + "|" + linkless},
+	{kernel: "6.1", link: connectx.Ethernet, packages: onEachKernel, skip: ours, repeats: "6.12/roce"},
+	{kernel: "7.2", link: connectx.Ethernet, packages: onEachKernel, skip: ours, repeats: "6.12/roce"},
+	{kernel: "5.10", link: connectx.Ethernet, packages: onEachKernel, skip: ours, only: basic},
 }
+
+var onEachKernel = []string{"provider/mlx5", "provider/mlx5/devx", "uverbs/devicetest", "cm/devicetest", "cm"}
 
 // breaking are tests that break rules of strict mode, on purpose or by closing
 // queues in use, with these rules.
@@ -93,6 +93,10 @@ func TestConnectX(t *testing.T) {
 			g := s.boot(t, v)
 			for _, pkg := range s.packages {
 				t.Run(pkg, func(t *testing.T) { s.run(t, g, pkg, b.test(pkg, "device", "amd64"), v) })
+			}
+			if s.objects {
+				v.allow([]string{"blueflame"}) // processes are killed within bursts
+				t.Run("examples/objects", func(t *testing.T) { testObjects(t, g) })
 			}
 		})
 	}
@@ -148,7 +152,13 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 			runAll(t, pkg, skip+"|"+basic, run)
 		})
 	default:
-		runAll(t, pkg, skip, run)
+		runAll(t, pkg, skip+"|"+crowds, run)
+		if pkg == "cm/devicetest" {
+			t.Run("crowds", func(t *testing.T) {
+				vm.SkipRepeat(t, "6.12/amd64")
+				run(t, "", "-test.run="+crowds)
+			})
+		}
 	}
 }
 

@@ -36,6 +36,8 @@ type place struct {
 	run      string // the tests that run, or "" for all
 	skip     string // those of them that are skipped
 	repeats  string // the place that has the same tests (vm.SkipRepeat), or ""
+	divided  bool   // choices has the tests that repeat; otherwise all do
+	objects  bool   // examples/objects runs, too
 }
 
 // scale are tests that take long and do not depend on the kernel: one of them
@@ -47,6 +49,34 @@ const scale = "Scale"
 const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async" +
 	"|Removal|Unprivileged"
 
+// crowds are tests of cm with many clients at once, which take long.
+const crowds = "^TestDevice(Burst|Flood)$"
+
+// A choice divides the tests of a package into those that run on each kernel and those that run once. One of the
+// patterns is "" and means the rest.
+type choice struct{ each, once string }
+
+// choices are those of packages with tests that do not depend on the kernel: of the library's goroutines and
+// allocations, of crowds, and of services, which use the kernel only through uverbs and cm.
+var choices = map[string]choice{
+	"uverbs/devicetest": {once: "^TestDevice(NothingAllocated|Allocations|BusyAfterWait|LoopsArePreempted|Many)$"},
+	"cm/devicetest":     {once: crowds},
+	"rdma":              {each: "^TestDevice$/^(Messages|Calls|OneSided|Group|Stress|CloseBoth)$|^TestDeviceTokens$"},
+	"rsocket":           {each: "^TestDevice$/^(HalfClose|CloseWakes|Ring|Stress)$"},
+}
+
+// patterns returns -run and -skip of the tests that run on each kernel, and of the others.
+func (c choice) patterns() (each, once [2]string) {
+	const all = "^TestDevice"
+	switch {
+	case c.each != "":
+		return [2]string{c.each, "^$"}, [2]string{all, c.each}
+	case c.once != "":
+		return [2]string{all, c.once}, [2]string{c.once, "^$"}
+	}
+	return [2]string{all, "^$"}, [2]string{}
+}
+
 // pages are tests that depend on the kernel's page size: mapped rings,
 // registered memory, memory excluded from forks.
 const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*|MWType.*|QueueFull|Resize" +
@@ -57,16 +87,18 @@ const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*
 const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|Links|Kernel"
 
 var places = []place{
-	{vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, library, "", scale, ""},
-	{vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, programs, mistakes,
-		conns), "", "", ""},
-	{vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, slices.Concat(library, mistakes), "", scale,
-		""},
-	{vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, library, "", behaviour, "6.12/amd64 and 6.12-16k/arm64"},
-	{vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true}, []string{"provider/rxe", "uverbs/devicetest"}, pages, "",
-		""},
-	{vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true},
-		[]string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, unsafe, "", ""},
+	{config: vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, packages: library, skip: scale,
+		repeats: "6.12/amd64", divided: true},
+	{config: vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true},
+		packages: slices.Concat(library, programs, mistakes, conns), objects: true},
+	{config: vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, packages: slices.Concat(library, mistakes),
+		skip: scale, repeats: "6.12/amd64", divided: true},
+	{config: vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, packages: library, skip: behaviour,
+		repeats: "6.12/amd64 and 6.12-16k/arm64"},
+	{config: vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true},
+		packages: []string{"provider/rxe", "uverbs/devicetest"}, run: pages},
+	{config: vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true},
+		packages: []string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, run: unsafe},
 }
 
 // A builder builds each test binary once.
@@ -90,26 +122,46 @@ func TestKernels(t *testing.T) {
 	b := newBuilder(t)
 	for _, p := range places {
 		t.Run(path.Join(p.config.Kernel, p.config.Arch), func(t *testing.T) {
-			if p.repeats != "" {
+			if p.repeats != "" && !p.divided {
 				vm.SkipRepeat(t, p.repeats)
 			}
 			g := vm.Start(t, p.config)
 			for _, pkg := range p.packages {
-				t.Run(pkg, func(t *testing.T) {
-					args := []string{"-test.run=^TestDevice"}
-					if p.run != "" {
-						args[0] += "(" + p.run + ")$"
-					}
-					if p.skip != "" {
-						args = append(args, "-test.skip=^TestDevice("+p.skip+")$")
-					}
-					vm.RunTests(t, g, b.test(pkg, "device", p.config.Arch), vm.TestOptions{Timeout: 5 * time.Minute, Args: args,
-						Env: []string{"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + p.config.Kernel}})
-				})
+				t.Run(pkg, func(t *testing.T) { p.test(t, g, pkg, b.test(pkg, "device", p.config.Arch)) })
+			}
+			if p.objects {
+				t.Run("examples/objects", func(t *testing.T) { testObjects(t, g) })
 			}
 			if p.config.Arch != "amd64" {
 				testHermetic(t, g, b, p.config.Arch)
 			}
+		})
+	}
+}
+
+// test runs a package's tests.
+func (p *place) test(t *testing.T, g *vm.Guest, pkg, binary string) {
+	run := func(t *testing.T, run, skip string) {
+		t.Helper()
+		if p.skip != "" {
+			skip += "|^TestDevice(" + p.skip + ")$"
+		}
+		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 5 * time.Minute,
+			Args: []string{"-test.run=" + run, "-test.skip=" + skip},
+			Env:  []string{"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + p.config.Kernel}})
+	}
+	c := choices[pkg]
+	switch {
+	case p.run != "":
+		run(t, "^TestDevice("+p.run+")$", "^$")
+	case !p.divided || c == choice{}:
+		run(t, "^TestDevice", "^$")
+	default:
+		each, once := c.patterns()
+		t.Run("each", func(t *testing.T) { run(t, each[0], each[1]) })
+		t.Run("once", func(t *testing.T) {
+			vm.SkipRepeat(t, p.repeats)
+			run(t, once[0], once[1])
 		})
 	}
 }

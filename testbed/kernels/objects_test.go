@@ -5,7 +5,6 @@ package kernels
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
@@ -80,22 +79,12 @@ kill -INT $server
 wait $server || { cat /tmp/serve; exit 1; }
 `
 
-// TestObjects runs examples/objects on rxe and on the software ConnectX.
-func TestObjects(t *testing.T) {
-	run := func(t *testing.T, g *vm.Guest) {
-		path, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/objects", "", "amd64"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		setup := "set -e; mkdir /tmp/bin; PATH=/tmp/bin:$PATH; ln -s " + path + " /tmp/bin/objects\n"
-		t.Log(program.Run(t, g, "sh", "-c", setup+objects))
+// testObjects runs examples/objects in a guest.
+func testObjects(t *testing.T, g *vm.Guest) {
+	path, err := g.Install(vm.BuildProgram(t, "github.com/goverbs/goverbs/examples/objects", "", "amd64"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Run("rxe", func(t *testing.T) {
-		run(t, vm.Start(t, vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true}))
-	})
-	t.Run("connectx", func(t *testing.T) {
-		v := &violations{}
-		v.allow([]string{"blueflame"}) // processes are killed within bursts
-		run(t, site{kernel: "6.12", link: connectx.Ethernet}.boot(t, v))
-	})
+	setup := "set -e; mkdir /tmp/bin; PATH=/tmp/bin:$PATH; ln -s " + path + " /tmp/bin/objects\n"
+	t.Log(program.Run(t, g, "sh", "-c", setup+objects))
 }

@@ -17,7 +17,8 @@ func TestSoak(t *testing.T) {
 	for _, pkg := range []string{"uverbs/devicetest", "cm/devicetest"} {
 		t.Run(pkg, func(t *testing.T) {
 			binary := vm.BuildTest(t, "github.com/goverbs/goverbs/"+pkg, "device,soak", config.Arch)
-			vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 2 * time.Hour, Args: []string{"-test.run=^TestDeviceSoak"},
+			vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 2 * time.Hour,
+				Args: []string{"-test.run=^TestDevice(Soak|Scale$|Flood$)"},
 				Env: []string{
 					"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + config.Kernel,
 					"GOVERBS_SOAK_ROUNDS=" + os.Getenv("GOVERBS_SOAK_ROUNDS")}})
