@@ -224,7 +224,45 @@ func (d *Device) queryHCAVportPKey(in, out []byte) error {
 	return nil
 }
 
-// queryVportCounter returns zero counters.
+// A vportCounter has the fields of packets and octets.
+type vportCounter struct{ packets, octets prm.Field }
+
+// The counters of packets and frames that are received and sent, by destination.
+var (
+	packetsReceived = []vportCounter{
+		{prm.QueryVportCounterOutReceivedIBUnicastPackets, prm.QueryVportCounterOutReceivedIBUnicastOctets},
+		{prm.QueryVportCounterOutReceivedIBMulticastPackets, prm.QueryVportCounterOutReceivedIBMulticastOctets},
+	}
+	packetsSent = []vportCounter{
+		{prm.QueryVportCounterOutTransmittedIBUnicastPackets, prm.QueryVportCounterOutTransmittedIBUnicastOctets},
+		{prm.QueryVportCounterOutTransmittedIBMulticastPackets, prm.QueryVportCounterOutTransmittedIBMulticastOctets},
+	}
+	framesReceived = []vportCounter{
+		{prm.QueryVportCounterOutReceivedEthUnicastPackets, prm.QueryVportCounterOutReceivedEthUnicastOctets},
+		{prm.QueryVportCounterOutReceivedEthMulticastPackets, prm.QueryVportCounterOutReceivedEthMulticastOctets},
+		{prm.QueryVportCounterOutReceivedEthBroadcastPackets, prm.QueryVportCounterOutReceivedEthBroadcastOctets},
+	}
+	framesSent = []vportCounter{
+		{prm.QueryVportCounterOutTransmittedEthUnicastPackets, prm.QueryVportCounterOutTransmittedEthUnicastOctets},
+		{prm.QueryVportCounterOutTransmittedEthMulticastPackets, prm.QueryVportCounterOutTransmittedEthMulticastOctets},
+		{prm.QueryVportCounterOutTransmittedEthBroadcastPackets, prm.QueryVportCounterOutTransmittedEthBroadcastOctets},
+	}
+)
+
 func (d *Device) queryVportCounter(in, out []byte) error {
-	return ownPort(in, prm.QueryVportCounterInOtherVport, prm.QueryVportCounterInPortNum)
+	if err := ownPort(in, prm.QueryVportCounterInOtherVport, prm.QueryVportCounterInPortNum); err != nil {
+		return err
+	}
+	set := func(fields []vportCounter, counters []engine.Traffic) {
+		for i, f := range fields {
+			f.packets.Set(out, counters[i].Packets)
+			f.octets.Set(out, counters[i].Bytes)
+		}
+	}
+	c := d.hca.PortCounters()
+	set(packetsReceived, c.Received[:])
+	set(packetsSent, c.Sent[:])
+	set(framesReceived, c.FramesReceived[:])
+	set(framesSent, c.FramesSent[:])
+	return nil
 }

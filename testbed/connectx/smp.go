@@ -6,17 +6,18 @@ import (
 	"github.com/goverbs/goverbs/internal/connectx/prm"
 )
 
-// A subnet management packet, as in MAD_IFC.
+// A management datagram, as in MAD_IFC.
 const (
 	madClass     = 1
 	madMethod    = 3
 	madStatus    = 4
 	madAttribute = 16
 	madModifier  = 20
-	smpData      = 64
+	madData      = 64
 
 	classLIDRouted = 0x01
 	classDirected  = 0x81
+	classCounters  = 0x04 // performance management
 	methodGet      = 0x01
 	madResponse    = 0x80
 	directionBit   = 0x8000 // of a directed packet's status: it is a response
@@ -42,25 +43,34 @@ func (d *Device) madIFC(in, out []byte) error {
 	}
 	mad := prm.MADIFCOutResponseMADPacket.Bytes(out)
 	copy(mad, prm.MADIFCInMAD.Bytes(in))
-	class, method := mad[madClass], mad[madMethod]
-	read := attributes[binary.BigEndian.Uint16(mad[madAttribute:])]
-	status := uint16(0)
-	if read == nil || method != methodGet || d.config.LinkLayer != InfiniBand || class != classLIDRouted &&
-		class != classDirected {
-		status = badAttribute
-	} else {
-		data := mad[smpData : smpData+64]
-		clear(data)
-		if !read(d, binary.BigEndian.Uint32(mad[madModifier:]), data) {
-			status = badValue
-		}
+	status := uint16(badAttribute)
+	switch class := mad[madClass]; {
+	case mad[madMethod] != methodGet:
+	case class == classCounters:
+		status = d.readCounters(mad)
+	case d.config.LinkLayer == InfiniBand && (class == classLIDRouted || class == classDirected):
+		status = d.readAttribute(mad)
 	}
-	if class == classDirected {
+	if mad[madClass] == classDirected {
 		status |= directionBit
 	}
 	mad[madMethod] |= madResponse
 	binary.BigEndian.PutUint16(mad[madStatus:], status)
 	return nil
+}
+
+// readAttribute stores an attribute of subnet management, and returns the status.
+func (d *Device) readAttribute(mad []byte) uint16 {
+	read := attributes[binary.BigEndian.Uint16(mad[madAttribute:])]
+	if read == nil {
+		return badAttribute
+	}
+	data := mad[madData : madData+64]
+	clear(data)
+	if !read(d, binary.BigEndian.Uint32(mad[madModifier:]), data) {
+		return badValue
+	}
+	return 0
 }
 
 func (d *Device) nodeDescription(_ uint32, data []byte) bool {

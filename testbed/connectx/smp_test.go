@@ -16,15 +16,15 @@ func (v *driver) smp(class, method byte, attribute uint16, modifier uint32) (sta
 		mad[madClass], mad[madMethod] = class, method
 		binary.BigEndian.PutUint16(mad[madAttribute:], attribute)
 		binary.BigEndian.PutUint32(mad[madModifier:], modifier)
-		for i := range mad[smpData:] {
-			mad[smpData+i] = 0xee
+		for i := range mad[madData:] {
+			mad[madData+i] = 0xee
 		}
 	})
 	mad := prm.MADIFCOutResponseMADPacket.Bytes(out)
 	if mad[madMethod] != method|madResponse {
 		v.t.Errorf("the response's method is %#x", mad[madMethod])
 	}
-	return binary.BigEndian.Uint16(mad[madStatus:]), mad[smpData : smpData+64]
+	return binary.BigEndian.Uint16(mad[madStatus:]), mad[madData : madData+64]
 }
 
 // TestSMP checks that subnet management packets return the same data as
@@ -77,7 +77,9 @@ func TestSMP(t *testing.T) {
 		{classLIDRouted, methodGet, 0x16, 4, badValue},
 		{classLIDRouted, 2, 0x15, 1, badAttribute},
 		{classLIDRouted, methodGet, 0x20, 0, badAttribute},
-		{4, methodGet, 0x12, 1, badAttribute}, // of performance management
+		{classCounters, methodGet, pmaCounters, 0, badValue}, // of port 0xee
+		{classCounters, 2, pmaCounters, 0, badAttribute},
+		{classCounters, methodGet, 0x15, 0, badValue},
 	} {
 		if got, _ := v.smp(x.class, x.method, x.attribute, x.modifier); got != x.want {
 			t.Errorf("%+v: status %#x", x, got)

@@ -306,6 +306,7 @@ func (q *SQ) transmit(frame []byte) transport.Syndrome {
 	if !h.port.up || !h.port.fits(uint64(len(frame))) {
 		return transport.OK
 	}
+	countFrame(&h.port.counters.FramesSent, frame)
 	if h.eth.local[frame[0]&1] {
 		own, domain := append([]byte(nil), frame...), q.tis.TransportDomain
 		h.config.Loop.Post(func() { h.steer(own, &domain) })

@@ -35,6 +35,7 @@ type port struct {
 	frameLimit int // maximum length of frames in bytes; 0 means no limit
 	gids       map[int]GIDEntry
 	pkeys      map[int]uint16
+	counters   PortCounters
 }
 
 // defaultPKey is the P_Key of the default partition.
@@ -84,6 +85,8 @@ func (h *HCA) SetUp(up bool) {
 	e := AsyncEvent{Type: EventPort, SubType: PortDown, Number: 1}
 	if up {
 		e.SubType = PortActive
+	} else {
+		h.port.counters.Downs++
 	}
 	h.config.Events.Async(e)
 }
@@ -165,6 +168,7 @@ func (h *HCA) transmit(p *roce.Packet) {
 	if !h.port.up {
 		return
 	}
+	countPacket(&h.port.counters.Sent, p)
 	if h.own(p) {
 		h.loopback(p)
 		return
@@ -202,8 +206,11 @@ func group(p *roce.Packet) bool { return p.DestQPN == 0xffffff }
 
 // ReceivePacket processes a packet that arrived at the port.
 func (h *HCA) ReceivePacket(p *roce.Packet) {
+	if !h.port.up {
+		return
+	}
+	countPacket(&h.port.counters.Received, p)
 	switch {
-	case !h.port.up:
 	case group(p):
 		h.receiveGroup(p, false)
 	default:

@@ -8,6 +8,7 @@ func (h *HCA) steer(frame []byte, own *uint32) {
 	if !h.port.up || len(frame) < 14 || !h.port.fits(uint64(len(frame))) {
 		return
 	}
+	countFrame(&h.port.counters.FramesReceived, frame)
 	p := parseFrame(frame)
 	s := steering{hca: h, frame: &p, match: p.match(), own: own, left: h.limits.Flows + maxLookups}
 	s.lookUp(h.eth.roots[NICReceive])

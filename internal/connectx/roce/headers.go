@@ -140,6 +140,16 @@ func (p *Packet) size() int {
 	return layouts[p.Opcode].size() + (len(p.Payload)+3)&^3 + sizeICRC
 }
 
+// Length returns the number of bytes that an InfiniBand port counts for the packet: from the local route header to the
+// ICRC.
+func (p *Packet) Length() int {
+	const sizeLRH, sizeGRH = 8, 40
+	if p.Route.GRH {
+		return sizeLRH + sizeGRH + p.size()
+	}
+	return sizeLRH + p.size()
+}
+
 // appendTransport appends base header, extended headers, payload and padding.
 func (p *Packet) appendTransport(b []byte) []byte {
 	be := binary.BigEndian
