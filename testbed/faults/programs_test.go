@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
 // at returns an address with an unused port.
@@ -93,8 +95,9 @@ func (e *end) listens(t *testing.T, port string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.output(t, "timeout", "20", "sh", "-c",
-		fmt.Sprintf("until grep -q ':%04X .* 0A ' /proc/net/tcp /proc/net/tcp6; do :; done", n))
+	if err := program.Listening(t, e.guest, n).Wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // verdict waits for both ends of a C program. When one has ended, the other must end

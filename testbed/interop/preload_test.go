@@ -122,7 +122,13 @@ func onTCP(name string, args ...string) end {
 // awaitTCP waits until a program listens at a port of TCP.
 func (h *host) awaitTCP(t *testing.T, port string) {
 	t.Helper()
-	program.Until(t, h.guest, "ss -Hltn sport = :"+port+" | grep -q "+port)
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Listening(t, h.guest, n).Wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // iperf3Bytes is how much iperf3 sends.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -89,12 +88,10 @@ func (g game) figure() string {
 	return "\n 8 " // bytes of an atomic
 }
 
-// awaitListener waits until a TCP port is open, or the program has exited. C
-// programs do not report that they listen.
+// awaitListener waits until a TCP port is open, or the program has exited.
 func (m *machines) awaitListener(t *testing.T, g *vm.Guest, p *program.Process, port int) bool {
 	t.Helper()
-	w := program.Start(t, g, "sh", "-c", fmt.Sprintf("until grep -q ':%04X 0*:0000 0A' /proc/net/tcp /proc/net/tcp6;"+
-		" do sleep 0.02; done", port))
+	w := program.Listening(t, g, port)
 	defer w.Kill()
 	select {
 	case <-w.Ended:
