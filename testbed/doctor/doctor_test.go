@@ -175,7 +175,12 @@ func TestAdapter(t *testing.T) {
 	}
 }
 
-// TestPair compares the MTUs of two guests, and connects them.
+// firewall drops RoCE's packets.
+const firewall = "nft 'add table inet filter; " +
+	"add chain inet filter input { type filter hook input priority filter; }; " +
+	"add rule inet filter input udp dport 4791 drop'"
+
+// TestPair compares the MTUs of two guests, and connects them, also through a firewall.
 func TestPair(t *testing.T) {
 	left, right, err := vm.Link()
 	if err != nil {
@@ -185,7 +190,8 @@ func TestPair(t *testing.T) {
 	var booting sync.WaitGroup
 	for i, nic := range []vm.NIC{left, right} {
 		booting.Go(func() {
-			ends[i] = newPatient(t, vm.Config{Kernel: "6.12", Root: true, CPUs: 1, MemoryMB: 512, NICs: []vm.NIC{nic}})
+			ends[i] = newPatient(t, vm.Config{Kernel: "6.12", Root: true, CPUs: 1, MemoryMB: 512, NICs: []vm.NIC{nic},
+				Modules: []string{"nf_tables"}})
 		})
 	}
 	booting.Wait()
@@ -212,6 +218,9 @@ func TestPair(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+	ends[0].run(t, firewall)
+	ends[0].run(t, command(ends[1].finds(t, "peer-rdma", nil, "10.8.0.1")))
+	ends[1].checkPeer(t, ends[1].examine(t, nil, "10.8.0.1"))
 	ends[0].run(t, "rdma link del rxe0")
 	ends[1].finds(t, "peer", nil, "10.8.0.1")
 	listening.Kill()

@@ -84,9 +84,13 @@ var rootPackages = []string{
 	"base-files", "base-passwd", "bash", "dash", "coreutils", "util-linux", "mount", "procps",
 	"grep", "sed", "mawk", "gzip", "xz-utils", "libc-bin", "hostname", "findutils", "diffutils",
 	"kmod", "iproute2", "iputils-ping", "ethtool", "tcpdump", "strace", "netbase", "busybox-static",
-	"rdma-core", "ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "python3-scapy",
+	"rdma-core", "ibverbs-utils", "rdmacm-utils", "infiniband-diags", "perftest", "python3-pyverbs", "python3-scapy",
+	"nftables",
 	"tcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev",
 }
+
+// rootLeave matches packages of Perl, in which some scripts of infiniband-diags are written.
+const rootLeave = `^(perl|perl-base|perl-modules-.*|libperl5.*|libgdbm.*)$`
 
 // preloadPackages are programs that use TCP, and the libraries with which they
 // use RDMA instead. epoll, with which Redis waits, is in librspreload since
@@ -131,7 +135,7 @@ func recipes() map[Part]recipe {
 		Kernel612ARM:    kernel("6.12.", "trixie", "", "arm64"),
 		Kernel612ARM16K: arm16K,
 		Root: {
-			Suite: "trixie", Arch: "amd64", Install: rootPackages, Fix: "root",
+			Suite: "trixie", Arch: "amd64", Install: rootPackages, Leave: rootLeave, Fix: "root",
 			Drop: documentation, Keep: []string{"usr/share/doc/rdma-core/tests/"},
 		},
 		QEMU: {
@@ -158,8 +162,9 @@ func recipes() map[Part]recipe {
 			Drop: append([]string{"usr/lib/x86_64-linux-gnu/libfabric.a"}, documentation...),
 		},
 		Apps: {
-			Suite: "trixie", Arch: "amd64", Install: slices.Concat(rootPackages, appsPackages), Leave: appsLeave, Fix: "root",
-			Drop: documentation, Keep: []string{"usr/share/doc/rdma-core/tests/"},
+			Suite: "trixie", Arch: "amd64", Install: slices.Concat(rootPackages, appsPackages), Fix: "root",
+			Leave: rootLeave + "|" + appsLeave,
+			Drop:  documentation, Keep: []string{"usr/share/doc/rdma-core/tests/"},
 		},
 	}
 }
