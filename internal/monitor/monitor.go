@@ -19,18 +19,32 @@ import (
 // waits 10 to 40 ms for one that does not stop.
 const period = 10 * time.Millisecond
 
-var (
-	// awake is set while the timer runs: the monitor then sleeps no longer than that.
-	awake atomic.Bool
-	timer = stopped(func() { awake.Store(false) })
+// The states of the timer. It runs as long as waits that parked end in each period.
+const (
+	stopped = iota
+	unused  // it runs, and no such wait has ended since it was set
+	used
 )
 
-// stopped returns a timer that is not running. It is created when the program starts, so that it is
-// not one of a testing/synctest bubble.
-func stopped(f func()) *time.Timer {
-	t := time.AfterFunc(time.Hour, f)
-	t.Stop()
-	return t
+var (
+	state atomic.Int32
+	timer *time.Timer // while it runs, the monitor sleeps for at most period
+)
+
+// The timer is created when the program starts, so that it is not one of a testing/synctest bubble.
+func init() {
+	timer = time.AfterFunc(time.Hour, fire)
+	timer.Stop()
+}
+
+// fire sets the timer again if a wait has ended since it was set, so that the next wait needs no system call: the
+// monitor runs every 20 µs for a while after it was woken by a system call, but not after a timer.
+func fire() {
+	if state.CompareAndSwap(unused, stopped) {
+		return
+	}
+	state.Store(unused)
+	timer.Reset(period)
 }
 
 // A Wait is a wait for a nonblocking descriptor in the runtime's poller, with raw system calls. Its
@@ -46,17 +60,17 @@ func (w *Wait) Done(errno unix.Errno) bool {
 		w.parked = true
 		return false
 	}
-	if w.parked && !awake.Load() {
+	if w.parked && state.Load() != used {
 		wake()
 	}
 	return true
 }
 
-// wake wakes the monitor, and starts the timer that wakes it again. So all waits of the next 10 ms
-// have nothing to do, and a program makes at most 100 additional system calls a second.
+// wake wakes the monitor and starts the timer, or notes that the timer is used. A program that waits all the time makes
+// one additional system call.
 func wake() {
 	if !bubbled() {
-		if awake.Swap(true) {
+		if state.Swap(used) != stopped {
 			return
 		}
 		timer.Reset(period) // first: the monitor looks at the timers before it sleeps
