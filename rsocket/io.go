@@ -88,8 +88,8 @@ func (c *Conn) write(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, c.waitFor(needNothing, 0)
 	}
-	for most := firstTransfer; n < len(b); most = min(2*most, maxTransfer) {
-		// The first message is short, so that the device starts early.
+	for most := firstTransfer; n < len(b); most = min(4*most, maxTransfer) {
+		// The first messages are short, so that the device starts early.
 		part := b[n:min(n+most, len(b))]
 		if err := c.waitToSend(len(part)); err != nil {
 			return n, err
