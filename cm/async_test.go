@@ -29,8 +29,8 @@ func TestConnection(t *testing.T) {
 	p := closing(t, e.ID)
 	if e.Listener != l || p.Context != l.Context || string(e.PrivateData[:6]) != "hello\x00" ||
 		e.Conn.ResponderResources != 4 || e.Conn.InitiatorDepth != 16 || p.RemoteECE() != (ECE{5, 6}) ||
-		p.PeerAddr() != a.LocalAddr() || p.LocalAddr() != l.LocalAddr() {
-		t.Errorf("%+v of %v at %v", e, p.PeerAddr(), p.LocalAddr())
+		p.RemoteAddr() != a.LocalAddr() || p.LocalAddr() != l.LocalAddr() {
+		t.Errorf("%+v of %v at %v", e, p.RemoteAddr(), p.LocalAddr())
 	}
 	check(t, p.CreateQP(nil, small))
 	check(t, p.SetLocalECE(ECE{VendorID: 5, Options: 7}))
@@ -45,7 +45,7 @@ func TestConnection(t *testing.T) {
 	if qpState(t, a) != uverbs.StateRTS || qpState(t, p) != uverbs.StateRTS || r.openings() != 1 {
 		t.Errorf("QPs %v and %v, %d openings", qpState(t, a), qpState(t, p), r.openings())
 	}
-	if paths := good(a.Paths())(t); len(paths) != 1 || paths[0].SGID != a.LocalGID() || paths[0].DGID != a.PeerGID() {
+	if paths := good(a.Paths())(t); len(paths) != 1 || paths[0].SGID != a.LocalGID() || paths[0].DGID != a.RemoteGID() {
 		t.Errorf("%+v", paths)
 	}
 	check(t, a.Disconnect())

@@ -59,7 +59,8 @@ func chaosEpoch(t *testing.T, all *chaosCounts) {
 	for round := range 4 {
 		o := &ListenOptions{Options: Options{QP: small, Setup: c.setUp},
 			Backlog: 1 + rand.IntN(8), MaxHandshakes: 1 + rand.IntN(4),
-			HandshakeTimeout: time.Duration(1+rand.IntN(20)) * time.Millisecond, MaxConns: 4 + rand.IntN(20), ManualAccept: rand.IntN(3) == 0}
+			HandshakeTimeout: time.Duration(1+rand.IntN(20)) * time.Millisecond,
+			MaxConns:         4 + rand.IntN(20), ManualAccept: rand.IntN(3) == 0}
 		l, err := Listen("192.0.2.1:0", o)
 		check(t, err)
 		var wg sync.WaitGroup
@@ -231,7 +232,7 @@ func (c *chaos) use(ctx context.Context, conn *Conn) {
 			return
 		}
 		batch := b.StartSend()
-		conn.PeerAddr()
+		conn.RemoteAddr()
 		conn.Verbs()
 		_ = conn.Err()
 		batch.Abort()

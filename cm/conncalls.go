@@ -17,8 +17,8 @@ func (c *Conn) ID() *SyncID { return c.id }
 // LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.id.LocalAddr() }
 
-// PeerAddr returns the address of the peer.
-func (c *Conn) PeerAddr() netip.AddrPort { return c.id.PeerAddr() }
+// RemoteAddr returns the address of the peer.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.id.RemoteAddr() }
 
 // QP returns the queue pair of the connection, for requests that Conn has no method
 // for, such as lists, batches and atomics. It is nil in Options.Prepare.

@@ -192,8 +192,8 @@ func dial(ctx context.Context, ai *AddrInfo, o *Options) (*Conn, error) {
 }
 
 // DialIB is [Dial] to an address of the InfiniBand family. Options.LocalIB is the address to dial from. The program
-// sets Options.Paths if there is no subnet manager. The methods LocalAddr and PeerAddr of the Conn return the zero
-// AddrPort: see [ID.LocalGID] and [ID.PeerGID]. The errors are those of [Dial], with those of [SyncID.ResolveIB].
+// sets Options.Paths if there is no subnet manager. The methods LocalAddr and RemoteAddr of the Conn return the zero
+// AddrPort: see [ID.LocalGID] and [ID.RemoteGID]. The errors are those of [Dial], with those of [SyncID.ResolveIB].
 func DialIB(ctx context.Context, addr IBAddr, o *Options) (*Conn, error) {
 	if o == nil {
 		o = &Options{}

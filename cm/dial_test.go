@@ -152,8 +152,8 @@ func TestDialHere(t *testing.T) {
 	l := good(Listen(":7471", nil))(t)
 	serve(t, l)
 	c := good(Dial(ctx, ":7471", nil))(t)
-	if c.PeerAddr() != at(here, 7471) {
-		t.Errorf("dialed %v", c.PeerAddr())
+	if c.RemoteAddr() != at(here, 7471) {
+		t.Errorf("dialed %v", c.RemoteAddr())
 	}
 	check(t, c.Shutdown(ctx))
 	r.Set(func() { r.Addrs = nil })

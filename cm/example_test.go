@@ -131,7 +131,7 @@ func ExampleListener_Request() {
 			log.Print(err)
 			continue
 		}
-		fmt.Println("connected to", conn.PeerAddr())
+		fmt.Println("connected to", conn.RemoteAddr())
 		if err := conn.Close(); err != nil {
 			log.Print(err)
 		}
@@ -401,7 +401,7 @@ func ExampleEventChannel() {
 				err = e.ID.Connect(nil)
 			}
 		case cm.EventEstablished:
-			fmt.Println("connected to", e.ID.PeerAddr())
+			fmt.Println("connected to", e.ID.RemoteAddr())
 		}
 		if err != nil {
 			log.Print(err)

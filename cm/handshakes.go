@@ -361,7 +361,8 @@ func (hs *handshakes) acceptRequest(h *handshake) (_ *Conn, peer bool, _ error) 
 		return nil, isPeerError(err), err
 	}
 	defer hs.setWaiting(h, time.Time{})
-	return (&Request{id: s, options: &hs.options.Options}).accept(&hs.options.Options, func() (context.Context, context.CancelFunc) {
+	o := &hs.options.Options
+	return (&Request{id: s, options: o}).accept(o, func() (context.Context, context.CancelFunc) {
 		hs.setWaiting(h, time.Now())
 		return context.WithTimeoutCause(h.ctx, hs.timeout(), errSlowPeer)
 	})

@@ -424,8 +424,8 @@ func TestNextClientIsConnected(t *testing.T) {
 	check(t, first.Close())
 	<-busyWith.Disconnected()
 	next := closing(t, good(l.Accept(limit(t)))(t))
-	if next.PeerAddr() != second.LocalAddr() {
-		t.Errorf("accepted %v, want %v", next.PeerAddr(), second.LocalAddr())
+	if next.RemoteAddr() != second.LocalAddr() {
+		t.Errorf("accepted %v, want %v", next.RemoteAddr(), second.LocalAddr())
 	}
 }
 

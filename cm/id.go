@@ -306,9 +306,9 @@ func (id *ID) LocalAddr() netip.AddrPort {
 	return id.local
 }
 
-// PeerAddr returns the address of the peer: rdma_get_peer_addr(3),
+// RemoteAddr returns the address of the peer, as that of package net does: rdma_get_peer_addr(3),
 // rdma_get_dst_port(3).
-func (id *ID) PeerAddr() netip.AddrPort {
+func (id *ID) RemoteAddr() netip.AddrPort {
 	id.attrMu.Lock()
 	defer id.attrMu.Unlock()
 	return id.peer
@@ -322,8 +322,8 @@ func (id *ID) LocalGID() uverbs.GID {
 	return id.localGID
 }
 
-// PeerGID returns the GID of the peer. It is zero until the address is resolved.
-func (id *ID) PeerGID() uverbs.GID {
+// RemoteGID returns the GID of the peer. It is zero until the address is resolved.
+func (id *ID) RemoteGID() uverbs.GID {
 	id.attrMu.Lock()
 	defer id.attrMu.Unlock()
 	return id.peerGID

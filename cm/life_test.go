@@ -208,9 +208,9 @@ func TestAccessorsBesideABatch(t *testing.T) {
 			asked := make(chan error, 1)
 			go func() {
 				p.LocalAddr()
-				p.PeerAddr()
+				p.RemoteAddr()
 				p.LocalGID()
-				p.PeerGID()
+				p.RemoteGID()
 				p.Port()
 				p.PKey()
 				p.PD()

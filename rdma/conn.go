@@ -85,10 +85,10 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		return nil, &Error{Op: "dial " + addr, Err: err}
 	}
 	if c.remote, err = parseHello(m.PrivateData(), server); err != nil {
-		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}
+		return nil, &Error{Op: "dial", Peer: m.RemoteAddr(), Err: errors.Join(err, m.Close())}
 	}
 	if err := c.start(); err != nil {
-		return nil, &Error{Op: "dial", Peer: m.PeerAddr(), Err: errors.Join(err, m.Close())}
+		return nil, &Error{Op: "dial", Peer: m.RemoteAddr(), Err: errors.Join(err, m.Close())}
 	}
 	return c, nil
 }
@@ -151,7 +151,7 @@ func (c *Conn) setUp() error {
 
 // start begins the exchange of messages. c.remote is set.
 func (c *Conn) start() error {
-	c.local, c.peer = c.cm.LocalAddr(), c.cm.PeerAddr()
+	c.local, c.peer = c.cm.LocalAddr(), c.cm.RemoteAddr()
 	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))

@@ -60,7 +60,7 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 		return l.refuse(m, err)
 	}
 	c := newConn(m, &l.options.Options)
-	c.remote, c.account.budget, c.account.peer = h, l.budget, m.PeerAddr().Addr().Unmap().WithZone("")
+	c.remote, c.account.budget, c.account.peer = h, l.budget, m.RemoteAddr().Addr().Unmap().WithZone("")
 	l.mu.Lock()
 	l.pending[m] = c
 	l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 
 // refuse reports that a peer is refused because of err, and returns the error of its handshake.
 func (l *Listener) refuse(m *cm.Conn, err error) error {
-	l.refused(m.PeerAddr(), err)
+	l.refused(m.RemoteAddr(), err)
 	return &refusal{err}
 }
 

@@ -14,7 +14,7 @@ func TestTraceCallsConn(t *testing.T) {
 	var events []string
 	event := func(name string, c *rdma.Conn) {
 		s, err := c.Stats(), c.Err()
-		if c.RemoteAddr() != c.CM().PeerAddr() || !c.LocalAddr().IsValid() || len(c.PrivateData()) > 0 {
+		if c.RemoteAddr() != c.CM().RemoteAddr() || !c.LocalAddr().IsValid() || len(c.PrivateData()) > 0 {
 			t.Errorf("in %s: %v, %v", name, c.RemoteAddr(), c.PrivateData())
 		}
 		if (err != nil) != (name == "ended") || name == "stalled" && s.Stalls == 0 {

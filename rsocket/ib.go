@@ -62,9 +62,9 @@ func isIB(m *cm.Conn) bool { return !m.LocalAddr().IsValid() }
 func (c *Conn) setAddrs() {
 	if !isIB(c.cm) {
 		c.local = net.TCPAddrFromAddrPort(c.cm.LocalAddr())
-		c.remote = net.TCPAddrFromAddrPort(c.cm.PeerAddr())
+		c.remote = net.TCPAddrFromAddrPort(c.cm.RemoteAddr())
 		return
 	}
 	id := c.cm.ID()
-	c.local, c.remote = IBAddr{GID: id.LocalGID()}, IBAddr{GID: id.PeerGID()}
+	c.local, c.remote = IBAddr{GID: id.LocalGID()}, IBAddr{GID: id.RemoteGID()}
 }

@@ -45,9 +45,9 @@ func (c *Config) memory() int64 {
 // admit counts the memory of a connection until it is closed. If it exceeds a limit, the error matches
 // cm.ErrServerLimit, with which the listener rejects the request.
 func (b *budget) admit(m *cm.Conn) error {
-	peer := m.PeerAddr().Addr()
+	peer := m.RemoteAddr().Addr()
 	if isIB(m) {
-		peer = netip.AddrFrom16(m.ID().PeerGID())
+		peer = netip.AddrFrom16(m.ID().RemoteGID())
 	}
 	if err := b.used.Acquire(peer, b.need); err != nil {
 		return quota.MemoryError(cm.ErrServerLimit, err, "ListenConfig")

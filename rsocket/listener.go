@@ -126,7 +126,7 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	h, err := l.admit(m)
 	if err != nil {
 		if l.refused != nil {
-			l.refused(m.PeerAddr(), err)
+			l.refused(m.RemoteAddr(), err)
 		}
 		return err
 	}

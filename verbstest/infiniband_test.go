@@ -59,7 +59,7 @@ func TestInfiniBandEcho(t *testing.T) {
 		if av := must(c.QP().Query(uverbs.MaskAV))(t).AV; av.IsGlobal || av.DLID == 0 {
 			t.Errorf("address vector %+v", av)
 		}
-		if local, peer := c.ID().LocalGID(), c.ID().PeerGID(); local == peer || local.Addr().Is4() || peer.Addr().Is4() {
+		if local, peer := c.ID().LocalGID(), c.ID().RemoteGID(); local == peer || local.Addr().Is4() || peer.Addr().Is4() {
 			t.Errorf("connected %v to %v", local, peer)
 		}
 	})

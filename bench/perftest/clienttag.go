@@ -51,7 +51,7 @@ type requester struct {
 }
 
 func requesterOf(id *cm.SyncID) requester {
-	c := requester{addr: id.PeerAddr().Addr()}
+	c := requester{addr: id.RemoteAddr().Addr()}
 	if e := id.Event(); e != nil {
 		c.tag = parseTag(e.PrivateData)
 	}

@@ -40,7 +40,7 @@ func TestDeviceZone(t *testing.T) {
 	}
 	client, server := connect(t, l, nil)
 	// On the accepting side the kernel reports no zone.
-	for _, a := range []netip.AddrPort{client.LocalAddr(), client.PeerAddr(), server.LocalAddr(), server.PeerAddr()} {
+	for _, a := range []netip.AddrPort{client.LocalAddr(), client.RemoteAddr(), server.LocalAddr(), server.RemoteAddr()} {
 		if a.Addr() != ip && (a.Addr().Zone() != "" || a.Addr() != ip.WithZone("")) {
 			t.Errorf("an address is %v, want %v", a, ip)
 		}

@@ -39,9 +39,11 @@ func walk(t *testing.T, ip netip.Addr) {
 		t.Errorf("%+v", e)
 	}
 	gid := gidOf(t, client.Verbs(), ip)
-	if client.LocalAddr().Addr() != ip || client.PeerAddr() != to || client.LocalGID() != gid || client.PeerGID() != gid ||
+	
+		f client.LocalAddr().Addr() != ip || client.RemoteAddr() != to || client.LocalGID() != gid || client.RemoteGID() != gid ||
 		client.Verbs() != server.Verbs() || client.PD() != server.PD() {
-		t.Errorf("resolved: %v to %v, %v to %v", client.LocalAddr(), client.PeerAddr(), client.LocalGID(), client.PeerGID())
+		t.Errorf("resolved: %v to %v, %v to %v",
+		client.LocalAddr(), client.RemoteAddr(), client.LocalGID(), client.RemoteGID())
 	}
 	check(t, client.CreateQP(nil, small()))
 	check(t, client.ResolveRoute(0))
@@ -64,9 +66,9 @@ func walk(t *testing.T, ip netip.Addr) {
 		got.SRQ || got.QPN != want.QPN {
 		t.Errorf("request %+v, want %+v", got, want)
 	}
-	if child.Context != "the listener's" || child.PeerAddr().Addr() != ip || child.LocalAddr() != to ||
-		child.LocalGID() != gid || child.PeerGID() != gid {
-		t.Errorf("child %v to %v, context %v", child.LocalAddr(), child.PeerAddr(), child.Context)
+	if child.Context != "the listener's" || child.RemoteAddr().Addr() != ip || child.LocalAddr() != to ||
+		child.LocalGID() != gid || child.RemoteGID() != gid {
+		t.Errorf("child %v to %v, context %v", child.LocalAddr(), child.RemoteAddr(), child.Context)
 	}
 	check(t, child.CreateQP(nil, small()))
 	// Accept may lower both values.

@@ -63,7 +63,8 @@ func TestDeviceRefused(t *testing.T) {
 	check(t, c.Close())
 	check(t, l.Close())
 
-	l = must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()}, ManualAccept: true, Backlog: 1}))(t)
+	l = must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{QP: small()},
+		ManualAccept: true, Backlog: 1}))(t)
 	results := make(chan error, 3)
 	for range cap(results) {
 		go func() { results <- second(cm.Dial(ctx, l.Addr().String(), &cm.Options{QP: small()})) }()

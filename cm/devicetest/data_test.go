@@ -126,8 +126,8 @@ func TestDeviceRejectSync(t *testing.T) {
 			return 0, err
 		}
 		carried(t, r.PrivateData(), []byte("let me in"), connectMax)
-		if r.ID().PeerAddr().Addr() != netip.MustParseAddr(deviceIP) {
-			t.Errorf("the request is of %v", r.ID().PeerAddr())
+		if r.ID().RemoteAddr().Addr() != netip.MustParseAddr(deviceIP) {
+			t.Errorf("the request is of %v", r.ID().RemoteAddr())
 		}
 		return 0, r.Reject([]byte("full house"))
 	})

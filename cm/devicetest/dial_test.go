@@ -38,8 +38,8 @@ func TestDeviceListenLoopback(t *testing.T) {
 	c := must(cm.Dial(ctx, ":"+strconv.Itoa(int(l.Addr().Port())), nil))(t)
 	closing(t, c)
 	closing(t, accepted(t))
-	if !c.PeerAddr().Addr().IsValid() || c.PeerAddr().Addr().IsLoopback() {
-		t.Errorf("dialed %v", c.PeerAddr())
+	if !c.RemoteAddr().Addr().IsValid() || c.RemoteAddr().Addr().IsLoopback() {
+		t.Errorf("dialed %v", c.RemoteAddr())
 	}
 }
 

@@ -36,8 +36,8 @@ func noGIDs(t *testing.T, ps cm.PortSpace) {
 	i := k.id(t, ps)
 	check(t, i.ResolveIB(nil, addr, 0))
 	e := k.good(t, cm.EventAddrResolved, i)
-	if i.LocalGID() != addr.GID || i.PeerGID() != addr.GID || e.ID.LocalAddr().IsValid() {
-		t.Errorf("from %v to %v, %v", i.LocalGID(), i.PeerGID(), i.LocalAddr())
+	if i.LocalGID() != addr.GID || i.RemoteGID() != addr.GID || e.ID.LocalAddr().IsValid() {
+		t.Errorf("from %v to %v, %v", i.LocalGID(), i.RemoteGID(), i.LocalAddr())
 	}
 	isError(t, i.ResolveRoute(0), []error{uverbs.ErrNoDevice, unix.ENODEV})
 }
@@ -53,8 +53,8 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	client := k.id(t, ps)
 	check(t, client.ResolveIB(nil, addr, 0))
 	k.good(t, cm.EventAddrResolved, client)
-	if client.LocalGID() != gid || client.PeerGID() != gid || client.Port() != 1 || client.LocalAddr().IsValid() {
-		t.Errorf("from %v, port %d, to %v, %v", client.LocalGID(), client.Port(), client.PeerGID(), client.LocalAddr())
+	if client.LocalGID() != gid || client.RemoteGID() != gid || client.Port() != 1 || client.LocalAddr().IsValid() {
+		t.Errorf("from %v, port %d, to %v, %v", client.LocalGID(), client.Port(), client.RemoteGID(), client.LocalAddr())
 	}
 	path := cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, DGID: gid, SGID: gid,
 		DLID: uint16(port.LID), SLID: uint16(port.LID), Reversible: true, NumPaths: 1, PKey: 0xffff, MTU: port.ActiveMTU,
@@ -78,8 +78,8 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	e := k.good(t, cm.EventConnectRequest, nil)
 	child := e.ID
 	closing(t, child)
-	if string(e.PrivateData) != string(hello) || child.PeerGID() != gid {
-		t.Errorf("%q came from %v", e.PrivateData, child.PeerGID())
+	if string(e.PrivateData) != string(hello) || child.RemoteGID() != gid {
+		t.Errorf("%q came from %v", e.PrivateData, child.RemoteGID())
 	}
 	check(t, child.CreateQP(nil, small()))
 	check(t, child.Accept(nil))

@@ -66,7 +66,8 @@ func TestDeviceEcho(t *testing.T) {
 			return c.PostRecv(1, mr[k].SGE(64, 64))
 		}
 	}
-	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: cm.Options{Setup: post(0), PrivateData: []byte("welcome")}}))(t)
+	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{
+		Options: cm.Options{Setup: post(0), PrivateData: []byte("welcome")}}))(t)
 	closing(t, l)
 	served := make(chan error, 1)
 	go func() {

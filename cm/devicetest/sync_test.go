@@ -167,8 +167,8 @@ func TestDeviceHostNames(t *testing.T) {
 		closing(t, c)
 		s := accepted(t)
 		closing(t, s)
-		if c.PeerAddr() != l.Addr() {
-			t.Errorf("%s: connected to %v", name, c.PeerAddr())
+		if c.RemoteAddr() != l.Addr() {
+			t.Errorf("%s: connected to %v", name, c.RemoteAddr())
 		}
 	}
 	// The loopback interface has no RDMA device.

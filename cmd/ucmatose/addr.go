@@ -78,7 +78,7 @@ func path(id *cm.ID, dlid uint16) (cm.PathRecord, error) {
 	}
 	const rate10, life = 3, 14 // 10 Gb/s; 67 ms
 	return cm.PathRecord{Flags: cm.PathGMP | cm.PathPrimary | cm.PathBidirectional, SGID: id.LocalGID(),
-		DGID: id.PeerGID(),
+		DGID: id.RemoteGID(),
 		SLID: uint16(port.LID), DLID: dlid, Reversible: true, NumPaths: 1, PKey: defaultPKey, MTU: port.ActiveMTU,
 		Rate: rate10, LifeTime: life}, nil
 }

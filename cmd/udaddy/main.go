@@ -179,7 +179,7 @@ func (u *udaddy) requested(id *cm.ID) error {
 	n := u.Add(id)
 	if err := accept(n); err != nil {
 		u.Printf("udaddy: failing connection request")
-		return fmt.Errorf("request of %v: %w", id.PeerAddr(), errors.Join(err, id.Reject(nil)))
+		return fmt.Errorf("request of %v: %w", id.RemoteAddr(), errors.Join(err, id.Reject(nil)))
 	}
 	n.Connected = true
 	return nil

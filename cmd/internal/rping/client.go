@@ -106,7 +106,7 @@ func (l *link) connect(ctx context.Context) error {
 		}
 	}
 	l.up = true
-	l.debugf("connected to %v from %v", l.id.PeerAddr(), l.id.LocalAddr())
+	l.debugf("connected to %v from %v", l.id.RemoteAddr(), l.id.LocalAddr())
 	return nil
 }
 

@@ -87,7 +87,7 @@ func printError(err error) {
 
 // serve accepts a client and echoes its pings until it disconnects.
 func serve(ctx context.Context, id *cm.SyncID, opt *options, out io.Writer) (err error) {
-	client := id.PeerAddr()
+	client := id.RemoteAddr()
 	l, err := newLink(opt, out, id)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (l *link) accept(ctx context.Context) error {
 		return err
 	}
 	l.up = true
-	l.debugf("accepted %v", l.id.PeerAddr())
+	l.debugf("accepted %v", l.id.RemoteAddr())
 	return nil
 }
 
