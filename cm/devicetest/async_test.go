@@ -39,11 +39,10 @@ func walk(t *testing.T, ip netip.Addr) {
 		t.Errorf("%+v", e)
 	}
 	gid := gidOf(t, client.Verbs(), ip)
-	
-		f client.LocalAddr().Addr() != ip || client.RemoteAddr() != to || client.LocalGID() != gid || client.RemoteGID() != gid ||
-		client.Verbs() != server.Verbs() || client.PD() != server.PD() {
+	if client.LocalAddr().Addr() != ip || client.RemoteAddr() != to || client.LocalGID() != gid ||
+		client.RemoteGID() != gid || client.Verbs() != server.Verbs() || client.PD() != server.PD() {
 		t.Errorf("resolved: %v to %v, %v to %v",
-		client.LocalAddr(), client.RemoteAddr(), client.LocalGID(), client.RemoteGID())
+			client.LocalAddr(), client.RemoteAddr(), client.LocalGID(), client.RemoteGID())
 	}
 	check(t, client.CreateQP(nil, small()))
 	check(t, client.ResolveRoute(0))
