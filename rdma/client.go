@@ -100,12 +100,12 @@ func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn
 // Retry is [Client.Do] for what may be done more than once, such as reading: if f returns an error because its
 // connection has ended, Retry calls f again with another connection, until ctx ends, and then returns
 // context.Cause(ctx) with the last error. It waits as between two attempts to connect if the connection had been
-// established a short time before.
+// established a short time before. It returns [ErrUndelivered] only if f has sent messages on the connection that ends.
 func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	for {
-		lost, err := cl.do(ctx, f)
+		again, err := cl.do(ctx, f)
 		switch {
-		case !lost:
+		case !again:
 			return err
 		case ctx.Err() != nil:
 			return &Error{Op: "retry with " + cl.addr, Err: fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), err)}
@@ -113,12 +113,13 @@ func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *C
 	}
 }
 
-// do reports whether the connection has ended in f.
-func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) (lost bool, err error) {
+// do reports whether a call with another connection may succeed: the connection has ended, in f or before.
+func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) (again bool, err error) {
 	s := &cl.slots[int(cl.next.Add(1))%len(cl.slots)]
 	l, err := cl.acquire(ctx, s)
 	if err != nil {
-		return false, &Error{Op: "connect to " + cl.addr, Err: err}
+		var before *earlier
+		return errors.As(err, &before), &Error{Op: "connect to " + cl.addr, Err: err}
 	}
 	defer func() { err = errors.Join(err, s.release(l)) }()
 	err = f(ctx, l.c, l.s)
@@ -242,32 +243,34 @@ func mayPass(err error) bool {
 
 // use returns the link of a slot for one more user, or nil if there is none that works.
 func (s *slot[S]) use() (*link[S], error) {
-	l, unused, err := s.current()
-	if unused != nil {
-		err = errors.Join(err, unused.c.Close())
+	l, err := s.current()
+	if l == nil || l.c.Err() == nil {
+		return l, err
 	}
-	return l, err
+	err = s.release(l)
+	if errors.Is(err, ErrUndelivered) {
+		err = &earlier{err}
+	}
+	return nil, err
 }
 
-// current is use, and also returns a link that has ended without users, or nil.
-func (s *slot[S]) current() (l, unused *link[S], err error) {
+// earlier is the error of closing a connection on which earlier calls have sent messages.
+type earlier struct{ err error }
+
+func (e *earlier) Error() string { return e.err.Error() }
+func (e *earlier) Unwrap() error { return e.err }
+
+// current returns the link of a slot for one more user, or nil if there is none. It may have ended.
+func (s *slot[S]) current() (*link[S], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l = s.link
 	switch {
 	case s.closed:
-		return nil, nil, net.ErrClosed
-	case l == nil:
-		return nil, nil, nil
-	case l.c.Err() == nil:
-		l.users++
-		return l, nil, nil
+		return nil, net.ErrClosed
+	case s.link != nil:
+		s.link.users++
 	}
-	l.ended, s.link = true, nil
-	if l.users == 0 {
-		return nil, l, nil
-	}
-	return nil, nil, nil
+	return s.link, nil
 }
 
 // set makes a new connection that of the slot, for one user.
@@ -284,18 +287,19 @@ func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 
 // release ends the use of a link, and closes it if it has ended and has no other user.
 func (s *slot[S]) release(l *link[S]) error {
-	if !s.drop(l) {
+	if !s.drop(l, l.c.Err() != nil) {
 		return nil
 	}
 	return l.c.Close()
 }
 
-// drop removes a user of a link, and reports whether the caller is to close it.
-func (s *slot[S]) drop(l *link[S]) bool {
+// drop removes a user of a link, which may have ended, and reports whether the caller is to close it. Conn.Err may call
+// functions of a Trace, so the caller calls it without s.mu.
+func (s *slot[S]) drop(l *link[S], ended bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.users--
-	if !l.ended && l.c.Err() != nil {
+	if !l.ended && ended {
 		l.ended = true
 		if s.link == l {
 			s.link = nil

@@ -156,8 +156,6 @@ func (c *Conn) start() error {
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))
 	c.startCancels()
-	c.startKeepAlive()
-	c.startIdleTimer()
 	c.watch()
 	if l := c.options.Logger; l != nil {
 		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)
@@ -165,6 +163,8 @@ func (c *Conn) start() error {
 	if t := c.options.Trace; t != nil && t.Connected != nil {
 		t.Connected(c)
 	}
+	c.startKeepAlive() // a timer may end the connection at once
+	c.startIdleTimer()
 	return nil
 }
 

@@ -27,7 +27,7 @@ type ending struct {
 	reason     *CloseError             // of CloseWithError, or nil
 	endFlush   context.CancelCauseFunc // ends the wait of Close
 	done       chan struct{}           // closed when Close has ended
-	lost       error                   // what Close has not delivered, when it has ended
+	flushed    error                   // what Close returns of its wait for the peer, when it has ended
 	failed     tally                   // requests that have failed
 	unreceived int                     // messages that a peer which has closed the connection has not received
 }
@@ -75,20 +75,20 @@ func (c *Conn) decide() {
 		return
 	}
 	err := c.failure
+	// The peer is to know. The kernel does not wait for its reply, and an error means that the
+	// connection has ended already.
+	c.later(func() { _ = c.cm.ID().ID.Disconnect() })
 	switch n := c.unread(); {
 	case !c.eof:
 		c.end(c.cause(err))
 	case n > 0:
-		c.end(&lost{&truncated{n, err}})
+		c.end(&broken{&truncated{n, err}})
 	default:
 		c.end(errPeerClosed)
 	}
 	if l := c.options.Logger; l != nil && errors.Is(err, ErrProtocol) {
 		c.later(func() { l.Warn("rdma: the peer breaks the protocol", "local", c.local, "peer", c.peer, "error", err) })
 	}
-	// The peer is to know. The kernel does not wait for its reply, and an error means that the
-	// connection has ended already.
-	_ = c.cm.ID().ID.Disconnect()
 }
 
 // harvest handles what has completed. No other goroutine polls.
@@ -136,7 +136,7 @@ func (c *Conn) cause(err error) error {
 	case end != nil && isConsequence(err):
 		err = end
 	}
-	return &lost{err}
+	return &broken{err}
 }
 
 // end sets why the connection has ended, and wakes the callers. The caller holds c.mu.
@@ -210,11 +210,11 @@ func (c *Conn) Close() error {
 		context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), d, cause)
 	defer cancel()
-	lost, err := c.shutdown(ctx, nil)
-	if !errors.Is(lost, ErrUndelivered) {
-		lost = nil
+	flushed, err := c.shutdown(ctx, nil)
+	if !errors.Is(flushed, ErrUndelivered) {
+		flushed = nil
 	}
-	return errors.Join(lost, err)
+	return errors.Join(flushed, err)
 }
 
 // CloseWithError ends the connection with a reason: the peer's calls return a [*CloseError] with code and text, and so
@@ -224,8 +224,8 @@ func (c *Conn) Close() error {
 func (c *Conn) CloseWithError(code uint64, text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Linger)
 	defer cancel()
-	lost, err := c.shutdown(ctx, &CloseError{Code: code, Text: closeText(text)})
-	return errors.Join(lost, err)
+	flushed, err := c.shutdown(ctx, &CloseError{Code: code, Text: closeText(text)})
+	return errors.Join(flushed, err)
 }
 
 // abort ends the connection without the end that says that the peer has everything.
@@ -252,13 +252,13 @@ func closeText(text string) string {
 // if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first
 // whose context ends ends the wait of all, and all return the same errors.
 func (c *Conn) Shutdown(ctx context.Context) error {
-	lost, err := c.shutdown(ctx, nil)
-	return errors.Join(lost, err)
+	flushed, err := c.shutdown(ctx, nil)
+	return errors.Join(flushed, err)
 }
 
-// shutdown closes the connection. lost is why the peer may not have received everything, and err has the errors of
+// shutdown closes the connection. flushed is why the peer may not have received everything, and err has the errors of
 // releasing resources.
-func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (lost, err error) {
+func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err error) {
 	c.mu.Lock()
 	if c.closing {
 		return c.joinShutdown(ctx), nil
@@ -271,8 +271,8 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (lost, err erro
 	c.wakeAll()
 	c.dismiss(errLeave)
 	verbs.EndWaits(c.cq, nil)
-	lost = c.flush(ctx)
-	c.lost = lost
+	flushed = c.flush(ctx)
+	c.flushed = flushed
 	if c.err == nil {
 		c.end(c.closeError())
 	} else {
@@ -287,7 +287,7 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (lost, err erro
 	if c.closed != nil {
 		c.closed()
 	}
-	return lost, err
+	return flushed, err
 }
 
 // joinShutdown waits until another call of shutdown has ended, and returns what that has not delivered. It releases
@@ -306,7 +306,7 @@ func (c *Conn) joinShutdown(ctx context.Context) error {
 		endFlush(ctxerr.Of(ctx))
 		<-c.done
 	}
-	return c.lost
+	return c.flushed
 }
 
 // flush sends the end and waits until everything has arrived. It returns why something may not have. The caller holds

@@ -134,17 +134,17 @@ func (e *CloseError) Unwrap() error {
 	return net.ErrClosed
 }
 
-// lost is the cause of the end of a connection that neither side has closed, or whose peer has not waited until all of
-// its messages had been received. It matches ErrDisconnected, io.ErrUnexpectedEOF and the cause.
-type lost struct{ cause error }
+// broken is the cause of the end of a connection that neither side has closed, or whose peer has not waited until all
+// of its messages had been received. It matches ErrDisconnected, io.ErrUnexpectedEOF and the cause.
+type broken struct{ cause error }
 
-func (l *lost) Error() string {
-	if errors.Is(l.cause, ErrDisconnected) { // the cause says so
-		return l.cause.Error()
+func (b *broken) Error() string {
+	if errors.Is(b.cause, ErrDisconnected) { // the cause says so
+		return b.cause.Error()
 	}
-	return "the connection has ended: " + l.cause.Error()
+	return "the connection has ended: " + b.cause.Error()
 }
-func (l *lost) Unwrap() []error { return []error{ErrDisconnected, io.ErrUnexpectedEOF, l.cause} }
+func (b *broken) Unwrap() []error { return []error{ErrDisconnected, io.ErrUnexpectedEOF, b.cause} }
 
 // errPeerClosed is the cause if the peer has closed the connection and nothing of what it has sent is missing.
 // errPeerCloses is the cause as long as messages that it has offered can still be read.

@@ -34,6 +34,7 @@ type routing struct {
 	waiting   int // datagrams that wait for addresses
 	resolvers int
 	resolving sync.WaitGroup // resolvers
+	unclosed  []*uverbs.AH   // that could not be closed
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -82,6 +83,9 @@ func (g *Group) stopRouting() error {
 		if r.ah != nil {
 			errs = append(errs, r.ah.Close())
 		}
+	}
+	for _, ah := range g.unclosed {
+		errs = append(errs, ah.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -194,10 +198,10 @@ func (g *Group) resolve() {
 }
 
 func (g *Group) createAH(r *route) (*uverbs.AH, error) {
-	if r.replaces != nil {
-		if err := r.replaces.Close(); err != nil {
-			return nil, err
-		}
+	if r.replaces != nil && r.replaces.Close() != nil {
+		g.mu.Lock()
+		g.unclosed = append(g.unclosed, r.replaces) // Close tries again, and returns the error
+		g.mu.Unlock()
 	}
 	attr, err := g.verbs.AHAttrFromKey(g.port, r.key)
 	if err != nil {

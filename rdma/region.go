@@ -311,9 +311,14 @@ func (s *Share) pending() bool {
 // bound handles the completion of the request that binds the window. The caller holds c.mu.
 func (s *Share) bound(abandoned bool) {
 	s.binding = false
-	if abandoned {
-		delete(s.c.shares, s)
-		_ = s.closed() // nobody has the share
+	if abandoned { // no caller has the share
+		s.c.later(func() {
+			if s.closed() == nil { // else, Close of the connection returns the error
+				s.c.mu.Lock()
+				delete(s.c.shares, s)
+				s.c.mu.Unlock()
+			}
+		})
 	}
 }
 

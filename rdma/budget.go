@@ -91,7 +91,7 @@ func (o *Options) connMemory() int64 {
 	return memlock.Queues(sends, receives+replies) + int64(receives+replies)*int64(o.EagerSize)
 }
 
-// try uses n bytes unless they exceed a limit or others wait for memory.
+// try uses n bytes unless they exceed a limit or others wait for memory, in all or of the same peer.
 func (a *account) try(n int64) error {
 	b := a.budget
 	if b == nil {
@@ -99,7 +99,7 @@ func (a *account) try(n int64) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.full {
+	if b.full || slices.ContainsFunc(b.claims, func(c *claim) bool { return c.peer == a.peer }) {
 		return errMemoryQueue
 	}
 	return b.used.Acquire(a.peer, n)
@@ -160,12 +160,17 @@ func (a *account) releaseFixed() {
 	a.release(n)
 }
 
-// grant grants claims in order. A claim that exceeds its peer's limit does not delay others, and is tried again when
-// this peer, the one that has released memory, is its own. The caller holds b.mu.
+// grant grants claims in order. A claim that exceeds its peer's limit delays those of the same peer only, and is tried
+// again when this peer, the one that has released memory, is its own. The caller holds b.mu.
 func (b *budget) grant(peer netip.Addr) {
 	b.full = false
+	var wait []netip.Addr // peers with claims that exceed their limits
 	b.claims = slices.DeleteFunc(b.claims, func(c *claim) bool {
-		if b.full || c.ofPeer && c.peer != peer {
+		switch {
+		case b.full || slices.Contains(wait, c.peer):
+			return false
+		case c.ofPeer && c.peer != peer:
+			wait = append(wait, c.peer)
 			return false
 		}
 		err := b.used.Acquire(c.peer, c.n)
@@ -177,6 +182,7 @@ func (b *budget) grant(peer netip.Addr) {
 		var e *quota.Exceeded
 		c.ofPeer = errors.As(err, &e) && e.PerPeer
 		b.full = !c.ofPeer
+		wait = append(wait, c.peer)
 		return false
 	})
 }
@@ -206,10 +212,10 @@ var (
 	errPatience = errors.New("the program has not released messages in time")
 )
 
-// use waits until n bytes more may be used for messages. It returns [ErrMemoryLimit] if that takes too long, and does
+// waitForMemory waits until n bytes more may be used for messages. It returns [ErrMemoryLimit] if that takes too long, and does
 // not use them if the connection ends. The caller holds c.mu, and n bytes are within the limits if all messages are
 // released.
-func (c *Conn) use(ctx context.Context, n int64) (ok bool, _ error) {
+func (c *Conn) waitForMemory(ctx context.Context, n int64) (ok bool, _ error) {
 	exceeded := c.account.try(n)
 	if exceeded == nil {
 		return true, nil

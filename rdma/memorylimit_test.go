@@ -400,3 +400,34 @@ func TestDefaultMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsOfOnePeer checks that a long message which waits for the limit of its peer is read before later, shorter
+// ones of the same peer, and that other peers do not wait for it.
+func TestClaimsOfOnePeer(t *testing.T) {
+	o := &ListenOptions{Options: Options{Depth: 1, EagerSize: 256, MaxMessage: 256}, MaxMemory: 1 << 20,
+		MaxMemoryPerPeer: 512 << 10}
+	full, err := o.complete()
+	b, err := newBudget(good(t, full, err))
+	good(t, b, err)
+	one := &account{budget: b, peer: netip.AddrFrom4([4]byte{192, 0, 2, 1})}
+	other := &account{budget: b, peer: netip.AddrFrom4([4]byte{192, 0, 2, 2})}
+	var order []string
+	wait := func(name string, n int64) {
+		b.claim(&claim{peer: one.peer, n: n, notify: func() { order = append(order, name) }})
+	}
+	if err := one.try(300 << 10); err != nil {
+		t.Fatal(err)
+	}
+	wait("long", 400<<10)
+	wait("short", 100<<10) // there is room
+	if err := one.try(1 << 10); err == nil || len(order) != 0 {
+		t.Errorf("later messages are read first: %v, %v", err, order)
+	}
+	if err := other.try(1 << 10); err != nil {
+		t.Errorf("another peer waits: %v", err)
+	}
+	one.release(300 << 10)
+	if got := fmt.Sprint(order); got != "[long short]" {
+		t.Errorf("granted: %v", got)
+	}
+}
