@@ -212,9 +212,9 @@ var (
 	errPatience = errors.New("the program has not released messages in time")
 )
 
-// waitForMemory waits until n bytes more may be used for messages. It returns [ErrMemoryLimit] if that takes too long, and does
-// not use them if the connection ends. The caller holds c.mu, and n bytes are within the limits if all messages are
-// released.
+// waitForMemory waits until n bytes more may be used for messages. It returns [ErrMemoryLimit] if that takes too long,
+// and does not use them if the connection ends. The caller holds c.mu, and n bytes are within the limits if all
+// messages are released.
 func (c *Conn) waitForMemory(ctx context.Context, n int64) (ok bool, _ error) {
 	exceeded := c.account.try(n)
 	if exceeded == nil {

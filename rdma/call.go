@@ -86,8 +86,10 @@ func (c *Conn) newCall(ctx context.Context) (*call, error) {
 		}
 	}
 	defer c.unlock()
-	if err := c.startReplies(); err != nil {
-		return nil, err
+	if c.replies.receives == 0 {
+		if err := c.startReplies(); err != nil {
+			return nil, err
+		}
 	}
 	var k *call
 	if n := len(c.calls.free); n > 0 {

@@ -15,16 +15,18 @@ import (
 
 // A Conn is a connection. Its methods may be called concurrently.
 type Conn struct {
-	cm      *cm.Conn
-	qp      *uverbs.QP
-	cq      *uverbs.CQ
-	pool    *pool
-	account account
-	options *Options
-	remote  hello // what the peer has said
-	local   netip.AddrPort
-	peer    netip.AddrPort
-	inline  int // SENDs up to this length need no memory
+	cm   *cm.Conn
+	qp   *uverbs.QP
+	cq   *uverbs.CQ
+	pool *pool
+
+	poolClosed bool // belongs to receiving
+	account    account
+	options    *Options
+	remote     hello // what the peer has said
+	local      netip.AddrPort
+	peer       netip.AddrPort
+	inline     int // SENDs up to this length need no memory
 
 	mu sync.Mutex
 	ending
@@ -172,8 +174,11 @@ type closerFunc func() error
 
 func (f closerFunc) Close() error { return f() }
 
-// closeResources closes what prepare, start and calls have created, when the QP no longer exists.
+// closeResources closes what prepare, start and calls have created, when the QP no longer exists. A call after one that
+// has failed tries again.
 func (c *Conn) closeResources() error {
+	c.receiving.Lock() // a call may register receives for replies
+	defer c.receiving.Unlock()
 	errs := []error{c.closeWindows()}
 	if c.cq != nil {
 		errs = append(errs, c.cq.Close())
@@ -182,8 +187,10 @@ func (c *Conn) closeResources() error {
 	c.dropArrived()
 	errs = append(errs, c.freeReceives())
 	c.account.releaseFixed()
-	if c.pool != nil {
-		errs = append(errs, c.pool.close())
+	if c.pool != nil && !c.poolClosed {
+		err := c.pool.close()
+		c.poolClosed = err == nil
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -28,6 +28,7 @@ type ending struct {
 	endFlush   context.CancelCauseFunc // ends the wait of Close
 	done       chan struct{}           // closed when Close has ended
 	flushed    error                   // what Close returns of its wait for the peer, when it has ended
+	unreleased bool                    // Close has failed to release resources
 	failed     tally                   // requests that have failed
 	unreceived int                     // messages that a peer which has closed the connection has not received
 }
@@ -203,7 +204,7 @@ func (c *Conn) closeError() error {
 // Close returns [ErrUndelivered], with the number of messages, if the peer has not received all within this time, if
 // the connection had ended before, or if the peer has closed it without receiving them. Other calls return
 // net.ErrClosed at once. Messages of the peer that have not been received are lost, and the peer's Close says so. Close
-// is idempotent: further calls return nil.
+// is idempotent: further calls return nil, or try again to release what an earlier call could not release.
 func (c *Conn) Close() error {
 	d := c.options.Linger
 	cause := fmt.Errorf("the peer has not received them within %v: set Options.Linger to more, or call Shutdown (%w)", d,
@@ -261,7 +262,7 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err error) {
 	c.mu.Lock()
 	if c.closing {
-		return c.joinShutdown(ctx), nil
+		return c.joinShutdown(ctx), c.releaseAgain()
 	}
 	c.closing, c.reason = true, reason
 	c.endContexts(c.closeError())
@@ -283,11 +284,31 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err e
 	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
 	// An error means that the connection has ended already.
 	_ = c.cm.ID().ID.Disconnect()
-	err = c.cm.Close()
-	if c.closed != nil {
+	return flushed, c.release()
+}
+
+// release releases the resources of a connection that is being closed.
+func (c *Conn) release() error {
+	err := c.cm.Close()
+	c.mu.Lock()
+	c.unreleased = err != nil
+	c.mu.Unlock()
+	if err == nil && c.closed != nil {
 		c.closed()
 	}
-	return flushed, err
+	return err
+}
+
+// releaseAgain is release for further calls of Close, after one whose release has failed.
+func (c *Conn) releaseAgain() error {
+	c.mu.Lock()
+	again := c.unreleased
+	c.unreleased = false // other calls do not try at the same time
+	c.mu.Unlock()
+	if !again {
+		return nil
+	}
+	return c.release()
 }
 
 // joinShutdown waits until another call of shutdown has ended, and returns what that has not delivered. It releases

@@ -56,15 +56,26 @@ func (c *Conn) getCredits(n credits) error {
 	return c.replies.get(n.replies)
 }
 
-// startReplies posts the receives for replies, before the first call.
+// startReplies posts the receives for replies, before the first call. The caller holds c.mu, which startReplies releases
+// meanwhile.
 func (c *Conn) startReplies() error {
+	c.unlock()
+	c.receiving.Lock()
+	defer c.receiving.Unlock()
+	c.mu.Lock()
 	f := &c.replies
-	if f.receives > 0 {
-		return nil
+	if f.receives > 0 || c.usable() != nil {
+		return c.usable()
 	}
 	first, n := c.filled, replyDepth(c.options.Depth)
-	if err := c.allocReceives(n); err != nil {
+	c.unlock()
+	err := c.allocReceives(n)
+	c.mu.Lock()
+	switch end := c.usable(); {
+	case err != nil:
 		return c.orEndLocked(err)
+	case end != nil:
+		return end
 	}
 	if err := c.postReceives(c.slots[first:c.filled]); err != nil {
 		return c.refused(err)

@@ -20,7 +20,7 @@ type pool struct {
 	pd *uverbs.PD
 
 	mu     sync.Mutex
-	refs   int // connections
+	refs   int // connections; belongs to poolsMu
 	closed bool
 	slabs  map[*slab]struct{}
 	free   [classes]*slab // those with pieces that nothing uses: a list
@@ -73,12 +73,14 @@ func openPool(pd *uverbs.PD) *pool {
 	return p
 }
 
-// close drops one reference. The last one deregisters the memory.
+// close drops one reference. The last one deregisters the memory. A call after one that has failed tries again.
 func (p *pool) close() error {
 	poolsMu.Lock()
-	p.refs--
+	if p.refs > 0 {
+		p.refs--
+	}
 	last := p.refs == 0
-	if last {
+	if last && pools[p.pd] == p {
 		delete(pools, p.pd)
 	}
 	poolsMu.Unlock()
@@ -95,9 +97,12 @@ func (p *pool) close() error {
 	p.busy.Wait()
 	var errs []error
 	for s := range p.slabs {
-		errs = append(errs, s.mr.Close())
+		err := s.mr.Close()
+		if err == nil {
+			delete(p.slabs, s)
+		}
+		errs = append(errs, err)
 	}
-	clear(p.slabs)
 	return errors.Join(errs...)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -14,6 +16,8 @@ type receiveQueue struct {
 	slots   []memory // one for each receive
 	filled  int      // how many of slots have memory
 	slabs   []*uverbs.MR
+	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
+	receiving sync.Mutex
 	arrived []Message // a ring
 	first   int       // of arrived
 	count   int       // of arrived
@@ -58,10 +62,11 @@ func (c *Conn) allocReceives(n int) error {
 
 func (c *Conn) freeReceives() error {
 	var errs []error
-	for _, mr := range c.slabs {
-		errs = append(errs, mr.Close())
-	}
-	c.slabs = nil
+	c.slabs = slices.DeleteFunc(c.slabs, func(mr *uverbs.MR) bool {
+		err := mr.Close()
+		errs = append(errs, err)
+		return err == nil
+	})
 	return errors.Join(errs...)
 }
 

@@ -118,9 +118,12 @@ type Region struct {
 	shares map[*Share]struct{}
 }
 
+// A sharedMR is the MR of a region on a PD.
 type sharedMR struct {
-	mr    *uverbs.MR
-	users int
+	users int // belongs to Region.mu
+
+	mu sync.Mutex // held to register it
+	mr *uverbs.MR
 }
 
 // NewRegion returns a region of n bytes, which are 0. n must be positive, and a multiple of 8 for CanAtomic.
@@ -154,29 +157,53 @@ func (r *Region) Close() error {
 
 // register returns the region's MR on the PD of a pool, for one more user.
 func (r *Region) register(p *pool) (*uverbs.MR, error) {
+	s, err := r.use(p.pd)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mr != nil {
+		return s.mr, nil
+	}
+	if err := p.retry(func() (err error) {
+		s.mr, err = p.pd.RegMR(r.b, access)
+		return err
+	}); err != nil {
+		return nil, errors.Join(err, r.unregister(p.pd))
+	}
+	return s.mr, nil
+}
+
+// use returns what the region has for a PD, for one more user.
+func (r *Region) use(pd *uverbs.PD) (*sharedMR, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errRegionClosed
 	}
-	s := r.mrs[p.pd]
+	s := r.mrs[pd]
 	if s == nil {
 		s = &sharedMR{}
-		if err := p.retry(func() (err error) {
-			s.mr, err = p.pd.RegMR(r.b, access)
-			return err
-		}); err != nil {
-			return nil, err
-		}
-		r.mrs[p.pd] = s
+		r.mrs[pd] = s
 	}
 	s.users++
-	return s.mr, nil
+	return s, nil
 }
 
 var errRegionClosed = fmt.Errorf("%w: the region is closed", ErrReleased)
 
+// unregister ends the use of the region's MR on a PD. The last user closes it.
 func (r *Region) unregister(pd *uverbs.PD) error {
+	mr := r.drop(pd)
+	if mr == nil {
+		return nil
+	}
+	return mr.Close()
+}
+
+// drop removes a user of what the region has for a PD, and returns the MR if it is to be closed, or nil.
+func (r *Region) drop(pd *uverbs.PD) *uverbs.MR {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.mrs[pd]
@@ -184,7 +211,7 @@ func (r *Region) unregister(pd *uverbs.PD) error {
 		return nil
 	}
 	delete(r.mrs, pd)
-	return s.mr.Close()
+	return s.mr
 }
 
 // A Share is a part of a [Region] that is shared with the peer of one connection.
