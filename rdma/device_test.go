@@ -17,6 +17,7 @@ func TestDevice(t *testing.T) {
 		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
 		"Ends": TestEnds, "UndeliveredCount": TestUndeliveredCount, "ListenDialAccept": TestListenDialAccept,
 		"CloseErrorText": TestCloseErrorText, "SlowSubscriber": TestSlowSubscriber,
+		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
 	} {
 		t.Run(name, f)
 	}

@@ -56,8 +56,8 @@ func (c *Conn) getCredits(n credits) error {
 	return c.replies.get(n.replies)
 }
 
-// startReplies posts the receives for replies, before the first call. The caller holds c.mu, which startReplies releases
-// meanwhile.
+// startReplies posts the receives for replies, before the first call. The caller holds c.mu, which startReplies
+// releases meanwhile.
 func (c *Conn) startReplies() error {
 	c.unlock()
 	c.receiving.Lock()

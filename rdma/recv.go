@@ -13,14 +13,14 @@ import (
 
 // receiveQueue is a connection's part for messages of the peer.
 type receiveQueue struct {
-	slots   []memory // one for each receive
-	filled  int      // how many of slots have memory
-	slabs   []*uverbs.MR
+	slots  []memory // one for each receive
+	filled int      // how many of slots have memory
+	slabs  []*uverbs.MR
 	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
 	receiving sync.Mutex
-	arrived []Message // a ring
-	first   int       // of arrived
-	count   int       // of arrived
+	arrived   []Message // a ring
+	first     int       // of arrived
+	count     int       // of arrived
 
 	idleIncoming []*incoming
 }
