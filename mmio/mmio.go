@@ -1,6 +1,13 @@
-// Package mmio provides what Go itself does not: barriers between the CPU and a
+// Package mmio is for providers and other programs that ring the doorbells of
+// devices. It has what Go itself does not: barriers between the CPU and a
 // device, and accesses to device registers that happen exactly once, at full
-// width and in program order.
+// width and in program order:
+//
+//	copy(ring, request)                          // memory that the device reads
+//	mmio.ToDevice()                              // the request before the record
+//	binary.BigEndian.PutUint32(record, producer) // the doorbell record
+//	mmio.ToDevice()                              // the record before the register
+//	mmio.Store64BE(register, begin)              // the doorbell: the begin of the request
 //
 // Neither sync/atomic nor plain stores are suitable for registers. On amd64 an
 // atomic store is a locked exchange, which also reads the register. A plain
