@@ -42,7 +42,8 @@ type Options struct {
 
 	// KeepAlive is how often this side asks the device of the peer for a sign of life while nothing
 	// else is sent: 15 seconds by default, negative for never. The device replies without the peer's
-	// program.
+	// program. If it does not, for example because its machine has lost power, the connection ends: after up to twice
+	// this time, and the retransmissions of this side's device, which take about 8 seconds.
 	KeepAlive time.Duration
 	// IdleTimeout closes a connection on which no message, reply or release of messages was received for this time; it
 	// may take twice as long. By default, and if it is negative, there is none. What the peer reads and writes by
