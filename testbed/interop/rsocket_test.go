@@ -143,7 +143,12 @@ func (h *host) testRcopy(t *testing.T) {
 			for _, size := range []int{1, 70000, 3000000} {
 				from, to := fmt.Sprintf("/tmp/from%d", size), fmt.Sprintf("/tmp/to%d.%s", size, port)
 				h.output(t, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom > %s", size, from))
-				out := h.output(t, h.path(p.client, "rcopy"), from, address+":"+to, "-p", port)
+				c := h.start(t, h.path(p.client, "rcopy"), from, address+":"+to, "-p", port)
+				if err := c.Wait(); err != nil { // between two C programs it has hung
+					s.ShowThreads()
+					t.Fatalf("client: %v\n%v\nserver: %v", err, c, s)
+				}
+				out := c.Stdout.String()
 				line := fmt.Sprintf("opening...transferring...closing...done\n%d bytes in ", size)
 				if !strings.HasPrefix(out, line) {
 					t.Errorf("the client prints\n%s\nwant\n%s", out, line)

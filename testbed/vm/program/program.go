@@ -28,11 +28,13 @@ type Process struct {
 	guest   *vm.Guest
 	started time.Time
 	err     error
-	cancel  context.CancelFunc
-	threads string // where they were when Finish gave up
+	cancel  context.CancelCauseFunc
+	show    sync.Once // of the threads
+	threads Output    // where they waited when the time limit had passed, or Finish gave up
 }
 
-// Start starts a program. It is killed at the end of the test.
+// Start starts a program. It is killed at the end of the test, or after Limit; String then has what its threads waited
+// for.
 func Start(t testing.TB, g *vm.Guest, name string, args ...string) *Process {
 	t.Helper()
 	return start(t, Limit, g, nil, name, args...)
@@ -55,7 +57,7 @@ func StartOn(t testing.TB, g *vm.Guest, tty *vm.WindowSize, name string, args ..
 
 func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, name string, args ...string) *Process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithCancelCause(t.Context())
 	p := &Process{
 		Cmd:     g.CommandContext(ctx, name, args...),
 		Ended:   make(chan struct{}),
@@ -65,12 +67,18 @@ func start(t testing.TB, limit time.Duration, g *vm.Guest, tty *vm.WindowSize, n
 	}
 	p.Cmd.Stdout, p.Cmd.Stderr, p.Cmd.TTY = &p.Stdout, &p.Stderr, tty
 	if err := p.Cmd.Start(); err != nil {
-		cancel()
+		cancel(nil)
 		t.Fatalf("%v: %v", p, err)
 	}
+	late := time.AfterFunc(limit, func() {
+		p.ShowThreads()
+		cancel(fmt.Errorf("%w: it runs for more than %v", context.DeadlineExceeded, limit))
+	})
 	go func() {
-		defer cancel()
+		defer cancel(nil)
 		p.err = p.Cmd.Wait()
+		late.Stop()
+		p.show.Do(func() {}) // there are no threads any more
 		p.Stdout.end()
 		p.Stderr.end()
 		close(p.Ended)
@@ -95,7 +103,7 @@ func (p *Process) Wait() error {
 }
 
 // Kill kills the program.
-func (p *Process) Kill() { p.cancel() }
+func (p *Process) Kill() { p.cancel(nil) }
 
 // Running reports whether the program has not exited yet.
 func (p *Process) Running() bool {
@@ -117,11 +125,13 @@ func (p *Process) Status() int {
 
 // String returns the command line and the output.
 func (p *Process) String() string {
-	return "$ " + strings.Join(p.Cmd.Args, " ") + "\n" + p.Stdout.String() + p.Stderr.String() + p.threads
+	return "$ " + strings.Join(p.Cmd.Args, " ") + "\n" + p.Stdout.String() + p.Stderr.String() + p.threads.String()
 }
 
-// showThreads records where the threads wait: the number of the system call with its arguments, and
-// the kernel's stack.
+// ShowThreads records for String where the threads of a running program wait: the number of the system call with its
+// arguments, and the kernel's stack. Only the first call does so.
+func (p *Process) ShowThreads() { p.show.Do(p.showThreads) }
+
 func (p *Process) showThreads() {
 	const script = `cd /proc/$1/task && for t in *; do
 		echo "thread $t ($(cat $t/comm)): $(cat $t/syscall)"; cat $t/stack
@@ -129,12 +139,11 @@ func (p *Process) showThreads() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c := p.guest.CommandContext(ctx, "sh", "-c", script, "sh", strconv.Itoa(p.Cmd.PID()))
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
+	fmt.Fprintln(&p.threads, "It did not exit. Its threads:")
+	c.Stdout, c.Stderr = &p.threads, &p.threads
 	if err := c.Run(); err != nil {
-		fmt.Fprintf(&out, "%v\n", err)
+		fmt.Fprintf(&p.threads, "%v\n", err)
 	}
-	p.threads = "It did not exit, and was killed. Its threads:\n" + out.String()
 }
 
 // patience is how long an end may continue after the other has exited, unless
@@ -153,7 +162,7 @@ func Finish(s, c *Process) (serverErr, clientErr error) {
 	select {
 	case <-other.Ended:
 	case <-time.After(max(patience, time.Since(s.started))):
-		other.showThreads()
+		other.ShowThreads()
 		other.Kill()
 	}
 	return s.Wait(), c.Wait()
