@@ -23,6 +23,7 @@ var placeNames = []placeName{
 	{Messages, "Package rdma on soft-RoCE, time", "soft-RoCE", "time"},
 	{MessageInstructions, "Package rdma on a software ConnectX, instructions", "a software ConnectX", "instructions"},
 	{Rsocket, "Rsockets on soft-RoCE, time", "soft-RoCE", "time"},
+	{RsocketTwo, "Rsockets between two soft-RoCE devices, time", "two soft-RoCE devices", "time"},
 	{RsocketInstructions, "Rsockets on soft-RoCE, instructions", "soft-RoCE", "instructions"},
 	{Native, "Without a device", "queues in memory", "time"},
 }

@@ -45,9 +45,10 @@ type Place struct {
 // Native is the place of Go's own benchmarks.
 const Native = "native"
 
-// The places of rsockets, by time and by instructions, and their test.
+// The places of rsockets, by time on one device and between two, and by instructions, and their test.
 const (
 	Rsocket             = "rsocket"
+	RsocketTwo          = "rsocket-two"
 	RsocketInstructions = "instructions-rsocket"
 	RsocketTest         = "rstream"
 )

@@ -101,6 +101,7 @@ func (b *bench) parts() ([]part, error) {
 		{"mlx5", "mlx5", b.onConnectX, connectXGames(n)},
 		{"cost", "instructions", b.cost, costGames(n)},
 		{"rsocket", results.Rsocket, b.onRsocket, nil},
+		{"rsocket-two", results.RsocketTwo, b.rsocketTwo, nil},
 		{"rsocket-cost", results.RsocketInstructions, b.rsocketCost, nil},
 		{results.Messages, results.Messages, b.onMessages, nil},
 		{"messages-cost", results.MessageInstructions, b.messageCost, nil},

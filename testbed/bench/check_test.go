@@ -57,7 +57,7 @@ func TestOptions(t *testing.T) {
 		{options{out: broken}, 1000, "-o: " + broken},
 		{options{out: filepath.Join(broken, "x.json")}, 1000, "-o: "},
 		{options{only: "rxe,"}, 1000, `-only: unknown part "": the parts are rxe, mlx5, cost,` +
-			` rsocket, rsocket-cost, messages, messages-cost, native`},
+			` rsocket, rsocket-two, rsocket-cost, messages, messages-cost, native`},
 		{options{server: "a", client: "b", address: "c", only: "rxe"}, 1000, "the parts are hosts, native"},
 		{options{tests: "("}, 1000, "-tests: "},
 		{options{tests: "send_bw/7"}, 1000, "mlx5 has send_lat/2|64|4096|65536, write_lat/2"},
@@ -80,7 +80,7 @@ func TestOptions(t *testing.T) {
 // Parts that have none of the selected tests are left out.
 func TestParts(t *testing.T) {
 	for o, want := range map[options]string{
-		{}:                                "rxe mlx5 cost rsocket rsocket-cost messages messages-cost native",
+		{}:                                "rxe mlx5 cost rsocket rsocket-two rsocket-cost messages messages-cost native",
 		{tests: "read_lat -e"}:            "cost",
 		{tests: "write_lat/64"}:           "rxe mlx5",
 		{tests: "_lat/64", only: "mlx5"}:  "mlx5",

@@ -96,6 +96,7 @@ func withOutput(args []string, out []byte, err error) (string, error) {
 type machine struct {
 	server, client host
 	address        string // of the server, for TCP and for the QPs' connection
+	from           string // address of the client, if programs must bind it
 	device         string
 	serverDevice   string // the server's device, if its name differs
 	args           string // additional options of perftest

@@ -63,8 +63,8 @@ func main() {
 	flag.IntVar(&b.messages, "n", 1000,
 		"messages of a run of perftest; small ones take 5 times (latencies) and 10 times (rates) as many")
 	flag.StringVar(&o.out, "o", published, "file for the figures")
-	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, rsocket, rsocket-cost, messages,"+
-		" messages-cost, native (of two hosts: hosts, native); the file keeps its figures of the others")
+	flag.StringVar(&o.only, "only", "", "parts, comma-separated: rxe, mlx5, cost, rsocket, rsocket-two, rsocket-cost,"+
+		" messages, messages-cost, native (of two hosts: hosts, native); the file keeps its figures of the others")
 	flag.StringVar(&o.tests, "tests", "",
 		"regular expression of the tests of perftest, such as send_bw/64; nothing else then")
 	flag.BoolVar(&o.verbose, "v", false, "tell of each run of a program")
