@@ -91,7 +91,7 @@ func (id *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 		return invalid(op, id.describe(), "the id is not bound to a device: resolve the peer's address first")
 	case *p == nil && id.qp.Load() == nil && sendsQPN:
 		return &Error{Op: op, Object: id.describe(), Kind: ErrNoQP, Errno: unix.EINVAL,
-			Detail: "the id has no QP: call CreateQP first, or name a QP of your own in ConnParam"}
+			Detail: "the id has no QP: call CreateQP first, or name another QP in ConnParam"}
 	}
 	*p = (*p).complete()
 	if n := len(id.connectData) + len((*p).PrivateData); n > 0xff {

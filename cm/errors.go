@@ -62,7 +62,7 @@ var (
 	ErrVersion = newSentinel("cm: the peer speaks other versions of the protocol", unix.EPROTONOSUPPORT)
 	// ErrUnauthenticated means that the server serves only clients that prove who they
 	// are. The error of the client also matches ErrRejected.
-	ErrUnauthenticated = newSentinel("cm: the server does not know who the client is", unix.EACCES)
+	ErrUnauthenticated = newSentinel("cm: the server cannot authenticate the client", unix.EACCES)
 	// ErrProtocol means that the peer's program speaks another protocol. The error of a
 	// client whose server has refused it also matches ErrRejected.
 	ErrProtocol = newSentinel("cm: the peer does not follow the protocol", unix.EPROTO)
@@ -91,9 +91,9 @@ var (
 		" or leave SendCQ and RecvCQ nil in CreateQP", unix.EINVAL)
 	// ErrCredentials means that the process has changed its user, groups or
 	// capabilities. The kernel compares the credentials of threads by identity and
-	// refuses all further commands.
-	ErrCredentials = newSentinel("cm: the program has changed its credentials while it ran: set user, groups and"+
-		" capabilities before it starts (setpriv, systemd's User=), or have it execute itself anew", unix.EACCES)
+	// refuses all further commands. Set user, groups and capabilities before the program
+	// starts (setpriv, systemd's User=), or have it execute itself again.
+	ErrCredentials = newSentinel("cm: the program has changed its user, groups or capabilities while it ran", unix.EACCES)
 )
 
 // An Error describes which operation failed on which object, and why. errors.Is
@@ -187,7 +187,8 @@ func wrap(op, object string, err error, detail string) error {
 	e := &Error{Op: op, Object: object, Detail: detail}
 	switch {
 	case errors.Is(err, rdmacm.ErrCredentials):
-		e.Kind, e.Errno = ErrCredentials, unix.EACCES
+		e.Kind, e.Errno, e.Detail = ErrCredentials, unix.EACCES, kindText(ErrCredentials)+
+			": set them before it starts (setpriv, systemd's User=), or have it execute itself again"
 	case errors.Is(err, os.ErrClosed):
 		e.Kind, e.Errno = uverbs.ErrClosed, unix.EBADF
 	case !errors.As(err, &e.Errno):

@@ -89,7 +89,7 @@ func explainJoin(err error) string {
 	case errors.Is(err, unix.EADDRINUSE):
 		return "the id has joined the group before"
 	case errors.Is(err, errNotSupp):
-		return "RoCE v2 has no IPv6 groups: take an IPv4 group"
+		return "RoCE v2 has no IPv6 groups: use an IPv4 group"
 	}
 	return ""
 }

@@ -97,7 +97,7 @@ func (id *ID) WriteEvent(status int32, arg uint64) error {
 	return id.command(op, nil, func() error {
 		if id.syncID() != nil {
 			return invalid(op, id.describe(),
-				"the id is synchronous, and no call takes such an event: migrate it to an EventChannel first")
+				"the id is synchronous, and no call returns such an event: migrate it to an EventChannel first")
 		}
 		err := id.node.file.WriteCMEvent(id.kernelID, uint32(EventUser), status, arg)
 		if errors.Is(err, unix.EINVAL) { // the kernel does not know the command

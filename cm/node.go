@@ -37,7 +37,7 @@ func explainOpen(err error) error {
 		e.Kind, e.Detail = uverbs.ErrNoNode, nldev.NoRDMA
 	case errors.Is(err, rdmacm.ErrNoNode), errors.Is(err, os.ErrNotExist):
 		e.Kind = uverbs.ErrNoNode
-		e.Detail += ": load the module with `modprobe rdma_ucm`, and let udev make /dev/infiniband/rdma_cm"
+		e.Detail += ": load the module with `modprobe rdma_ucm`, and let udev create /dev/infiniband/rdma_cm"
 	case errors.Is(err, os.ErrPermission):
 		e.Kind = os.ErrPermission
 		e.Detail += ": the node is world-writable by rdma-core's udev rules;" +

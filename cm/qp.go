@@ -54,7 +54,7 @@ func (id *ID) CreateQP(pd *uverbs.PD, cfg uverbs.QPConfig) error {
 		cfg.SRQ = own
 	} else if own != nil && cfg.SRQ != own {
 		return invalid(op, id.describe(),
-			"the id has an SRQ of its own, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
+			"the id has an SRQ, which PostRecv posts to: leave SRQ nil, or call DestroySRQ before")
 	}
 	if cfg.Type == uverbs.XRCRecv {
 		return id.createXRCRecvQP(cfg)

@@ -90,7 +90,7 @@ func (id *ID) withdrawnError(op string, err error) error {
 		return err
 	}
 	return &Error{Op: op, Object: id.describe(), Kind: ErrDisconnected, Errno: unix.EINVAL,
-		Detail: "the request is no longer pending: the peer has withdrawn it or is gone," +
+		Detail: "the request is no longer pending: the peer has withdrawn it or has ended," +
 			" or it was already accepted or rejected"}
 }
 

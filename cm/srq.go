@@ -32,7 +32,7 @@ func (id *ID) CreateSRQ(pd *uverbs.PD, cfg uverbs.SRQConfig) error {
 		return invalid(op, id.describe(), "the id has an SRQ")
 	case id.qp.Load() != nil && id.qpType != uverbs.XRCRecv:
 		return invalid(op, id.describe(),
-			"the id has a QP, which would not take receives from it: call CreateSRQ before CreateQP")
+			"the id has a QP, which would not use its receives: call CreateSRQ before CreateQP")
 	}
 	if id.qpType == uverbs.XRCRecv {
 		if err := id.prepareXRCSRQ(pd, &cfg); err != nil {

@@ -235,7 +235,7 @@ func (c *Conn) waitForMemory(ctx context.Context, n int64) (ok bool, _ error) {
 	case b.end(k):
 		return true, nil
 	case errors.Is(err, errPatience):
-		return false, fmt.Errorf("%w; for %v, no message was released that would have made room", memoryLimit(ErrMemoryLimit,
+		return false, fmt.Errorf("%w; for %v, no message was released that leaves enough room", memoryLimit(ErrMemoryLimit,
 			exceeded), b.patience)
 	}
 	return false, err

@@ -64,7 +64,7 @@ func (c *Conn) canceledBy(number int) error {
 	case f.granted == 0:
 		return fmt.Errorf("%w: a cancel without a credit: a peer may send %d before it gets one back", ErrProtocol, f.most)
 	case number >= len(k.asked) || k.asked[number].canceled:
-		return fmt.Errorf("%w: a cancel of call %d, which it has not made or has canceled before", ErrProtocol, number)
+		return fmt.Errorf("%w: a cancel of call %d, which it has not begun or has canceled before", ErrProtocol, number)
 	}
 	f.granted--
 	f.owed++

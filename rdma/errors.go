@@ -41,9 +41,9 @@ var (
 	// ErrReleased means that a [Buffer] has been released, or belongs to a message that has.
 	ErrReleased = errors.New("rdma: the buffer has been released")
 	// ErrForeign means that the connection cannot use a [Buffer]: it belongs to another device, or was allocated before
-	// all connections of the device were closed, or it is the receive of a short message.
-	ErrForeign = errors.New("rdma: the connection cannot use memory of another device, of one whose connections were " +
-		"closed, or of a short message: copy it to a buffer of Conn.Alloc")
+	// all connections of the device were closed, or it is the receive of a short message. Copy it to a buffer of
+	// [Conn.Alloc].
+	ErrForeign = errors.New("rdma: the connection cannot use this buffer: copy it to a buffer of Conn.Alloc")
 	// ErrBounds means that a range is not within a [Token], a [Region] or a [Buffer].
 	ErrBounds = errors.New("rdma: out of bounds")
 	// ErrMisaligned means that the 8 bytes of an atomic operation do not have an address that is a multiple of 8.

@@ -29,7 +29,7 @@ func TestCauses(t *testing.T) {
 			func(t *testing.T, p *pair) {
 				check(t, p.client.CM().QP().Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState))
 			},
-			"the device has failed its queue pair, and the peer has not ended it",
+			"the device has failed its queue pair",
 		},
 		"the link is down": {
 			aliveTime,

@@ -76,8 +76,8 @@ var (
 	errPeerClosed = peerClosed{}
 	errPeerGone   = &reset{errors.New("the peer has ended it without closing it: its program has ended, or its device " +
 		"has lost the connection")}
-	errQPFailed = &reset{errors.New("the device has failed its queue pair, and the peer has not ended it: the network " +
-		"was interrupted (link, loss of packets, MTU), or the peer's machine has failed")}
+	errQPFailed = &reset{errors.New("the device has failed its queue pair: the network was interrupted, or the " +
+		"peer's machine has failed")}
 	errPeerSilent  = errors.New("the peer's device does not reply")
 	errWriteClosed = &writeClosed{}
 )

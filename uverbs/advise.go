@@ -155,7 +155,8 @@ func (p *PD) explainAdvise(advice Advice, err error) error {
 	detail := ""
 	switch errnoOf(err) {
 	case unix.EOPNOTSUPP:
-		detail = "the device does not take the advice to " + advice.String() + ": it needs on-demand paging (DeviceAttr.ODP)"
+		detail = "the device does not accept the advice to " + advice.String() +
+			": it needs on-demand paging (DeviceAttr.ODP)"
 	case unix.EINVAL:
 		detail = "the memory lacks LocalWrite, or the flags are unknown"
 	case unix.EPERM:

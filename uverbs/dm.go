@@ -78,7 +78,7 @@ func (d *DM) alloc(cfg DMConfig) error {
 func (c *Context) explainAllocDM(cfg DMConfig, err error) string {
 	switch a, queryErr := c.QueryDevice(); {
 	case notSupported(err):
-		return "the device has no memory of its own: use PD.Alloc"
+		return "the device has no memory: use PD.Alloc"
 	case queryErr == nil && uint64(cfg.Size) > a.MaxDMSize:
 		return fmt.Sprintf("the device has %d bytes", a.MaxDMSize)
 	case errnoOf(err) == unix.ENOMEM:

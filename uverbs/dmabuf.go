@@ -58,9 +58,9 @@ func (p *PD) explainDMABuf(off, iova uint64, a Access, err error) error {
 	detail := ""
 	switch errno := errnoOf(err); {
 	case notSupported(err):
-		detail = "the device or its driver takes no memory of other devices"
+		detail = "the device or its driver accepts no memory of other devices"
 	case errno == unix.EBADF || errno == unix.EINVAL && off%page == iova%page && a&(RemoteWrite|RemoteAtomic) == 0:
-		detail = "the descriptor is no dma-buf's, or the range is not inside the buffer"
+		detail = "the descriptor is not that of a dma-buf, or the range is not inside the buffer"
 	case errno == unix.EINVAL && off%page != iova%page:
 		detail = fmt.Sprintf("the address %#x lies %d bytes into its page, the offset %d: the two must be the same",
 			iova, iova%page, off%page)

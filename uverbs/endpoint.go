@@ -261,14 +261,14 @@ func (q *QP) agreeECE(local, remote ECE) error {
 func (q *QP) checkConnects() error {
 	if q.cfg.Type == RawPacket {
 		return invalid("connect", q.String(),
-			"a raw packet QP has no peer: Ready takes it to RTS, and flows lead frames to it")
+			"a raw packet QP has no peer: Ready moves it to RTS, and flows direct frames to it")
 	}
 	if q.cfg.Type.dc() {
 		return invalid("connect", q.String(), "a "+q.cfg.Type.String()+
 			" has no peer: Ready prepares it, and each request of a DCI names a DCT")
 	}
 	if q.cfg.Type == UD {
-		return invalid("connect", q.String(), "a UD QP has no peer: Ready takes it to RTS, and each message names an AH")
+		return invalid("connect", q.String(), "a UD QP has no peer: Ready moves it to RTS, and each message names an AH")
 	}
 	return nil
 }

@@ -60,22 +60,22 @@ var (
 	ErrNetns = newSentinel("uverbs: device of another network namespace", unix.EPERM)
 	// ErrMemlock: RLIMIT_MEMLOCK does not allow pinning that much memory.
 	ErrMemlock = newSentinel("uverbs: locked-memory limit too low", unix.ENOMEM)
-	// ErrDeviceGone: the device was removed, or has failed for good.
-	ErrDeviceGone = newSentinel("uverbs: device is gone: it was removed, or has failed: close the Context, and open "+
-		"the device when it is back", unix.EIO)
+	// ErrDeviceGone: the device was removed, or has failed for good. Close the Context, and open
+	// the device again when it is back.
+	ErrDeviceGone = newSentinel("uverbs: the device was removed or has failed: close the Context", unix.EIO)
 
 	// ErrCQOverrun: more requests completed than the CQ had room for, and their completions are
-	// lost; or the CQ failed in another way.
-	ErrCQOverrun = newSentinel("uverbs: completion queue overrun: it was full, and completions are lost: close it with "+
-		"its QPs, and create it with more Entries, or poll it before posting more", 0)
+	// lost; or the CQ failed in another way. Close it with its QPs, and create it with more
+	// Entries, or poll it before more is posted.
+	ErrCQOverrun = newSentinel("uverbs: completion queue overrun: it was full, and completions are lost", 0)
 
 	// ErrQueueFull: the queue has no room for the work request.
 	ErrQueueFull = newSentinel("uverbs: queue full: poll completions of signaled requests first, or raise MaxSendWR or "+
 		"MaxRecvWR", unix.ENOMEM)
-	// ErrRange: an SGE is not inside its memory region, or a message has more than MaxMessage
-	// bytes.
-	ErrRange = newSentinel("uverbs: SGE outside its memory region, or a message over 2^31 bytes: check the range given "+
-		"to MR.SGE, and that the MR is open", unix.EINVAL)
+	// ErrRange: the range of an SGE or of a memory window is not inside the memory region, or a
+	// message has more than MaxMessage bytes. Check the range given to MR.SGE, and that the MR is
+	// open.
+	ErrRange = newSentinel("uverbs: a range outside its memory region, or a message over 2^31 bytes", unix.EINVAL)
 	// ErrTooManySGEs: a request has more scatter/gather elements than the queue was created
 	// for.
 	ErrTooManySGEs = newSentinel("uverbs: more SGEs than the queue was created for: raise MaxSendSGE or "+
@@ -84,37 +84,36 @@ var (
 	ErrInlineTooLong = newSentinel("uverbs: more inline data than the queue was created for: raise MaxInline", unix.EINVAL)
 	// ErrOpcode: the opcode or a flag is unknown. The three errors below give other reasons why a
 	// QP does not accept a request, and match it too.
-	ErrOpcode = newSentinel("uverbs: operation not possible on this QP: unknown opcode or flag, not an operation of "+
-		"the QP's type or of the device, or data that the operation does not take", unix.EINVAL)
+	ErrOpcode = newSentinel("uverbs: unknown opcode or flag, or one that does not fit the request", unix.EINVAL)
 	// ErrQPType: no device supports the operation or flag on QPs of this type. It matches
-	// ErrOpcode.
+	// ErrOpcode. Raw packet QPs have SEND, and the flag IPCsum. UD QPs have SEND and SEND_IMM, to
+	// the address of SendBatch.UDAddr. UC QPs also have WRITE, WRITE_IMM, BIND_MW and LOCAL_INV.
+	// SendBatch.RemoteSRQ is for XRCSend QPs, DCAddr for DCIs.
 	ErrQPType error = &sentinel{
-		text: "uverbs: the QP's type does not support this: a raw packet QP takes SEND, and IPCsum; a UD QP SEND and " +
-			"SEND_IMM, and needs UDAddr; a UC QP also WRITE, WRITE_IMM, BIND_MW and LOCAL_INV; RemoteSRQ is for " +
-			"XRCSend QPs, DCAddr for DCIs: use a QP of another type",
+		text:  "uverbs: QPs of this type do not have this operation or flag",
 		errno: unix.EINVAL,
 		kinds: []error{ErrOpcode},
 	}
-	// ErrOpNotSupported: the device does not support the operation or flag on QPs of this type.
-	// It matches ErrOpcode and ErrNotSupported.
+	// ErrOpNotSupported: the device does not support the operation or flag on QPs of this type:
+	// see CapFlags, CapFlagsEx and RawPacketCaps of Context.QueryDevice. It matches ErrOpcode and
+	// ErrNotSupported.
 	ErrOpNotSupported error = &sentinel{
-		text: "uverbs: the device does not support this operation or flag: see CapFlags, CapFlagsEx and RawPacketCaps " +
-			"of Context.QueryDevice",
+		text:  "uverbs: the device does not support this operation or flag on QPs of this type",
 		errno: unix.EINVAL,
 		kinds: []error{ErrOpcode, ErrNotSupported},
 	}
-	// ErrMalformed: the parts of the request do not fit together. It matches ErrOpcode.
+	// ErrMalformed: the parts of the request do not fit together: inline data with an SGL, a READ
+	// or an atomic; an SGL with a LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE; or, in a batch, data
+	// or an address without an operation, or inline data twice. It matches ErrOpcode.
 	ErrMalformed error = &sentinel{
-		text: "uverbs: malformed request: inline data together with an SGL, or with a READ or an atomic; data with a " +
-			"LOCAL_INV, BIND_MW, FLUSH or ATOMIC_WRITE; or, in a batch, data or an address for no operation, or inline " +
-			"data twice",
+		text:  "uverbs: malformed request: the operation and its data or address do not fit together",
 		errno: unix.EINVAL,
 		kinds: []error{ErrOpcode},
 	}
 	// ErrRdAtomic: a READ or an atomic was posted on a connection that allows none. rxe reports
-	// this. Other devices may carry out the request all the same.
-	ErrRdAtomic = newSentinel("uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0; with "+
-		"package cm, let InitiatorDepth here and ResponderResources at the peer be at least 1", unix.EINVAL)
+	// this. Other devices may carry out the request all the same. With package cm, InitiatorDepth
+	// on this side and ResponderResources on that of the peer must be at least 1.
+	ErrRdAtomic = newSentinel("uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0", unix.EINVAL)
 	// ErrAtomicSize: the local memory of an atomic does not have 8 bytes.
 	ErrAtomicSize = newSentinel("uverbs: an atomic request needs one SGE of 8 bytes for the previous value", unix.EINVAL)
 	// ErrNoMW: an OpBindMW request names no window.
@@ -122,34 +121,34 @@ var (
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
 	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: create them "+
 		"on the QP's PD", unix.EPERM)
-	// ErrNoAH: a request of a UD QP or a DCI has no destination.
-	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or call "+
-		"SendBatch.UDAddr, on a DCI SendBatch.DCAddr, after the operation", unix.EINVAL)
+	// ErrNoAH: a request of a UD QP or a DCI has no destination. In a batch, UDAddr or, on a DCI,
+	// DCAddr comes after the operation.
+	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or call UDAddr or "+
+		"DCAddr of the SendBatch", unix.EINVAL)
 	// ErrNoStreams: a request of a DCI names a stream, and the DCI has none.
 	ErrNoStreams = newSentinel("uverbs: this DCI has no streams: set DCIStreams of its QPConfig, or leave "+
 		"SendWR.DCStream out", unix.EINVAL)
 	// ErrForeignAH: the AH belongs to another PD than the QP.
 	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: create it on the QP's PD", unix.EINVAL)
-	// ErrTooLong: a message on a UD QP is longer than a packet.
-	ErrTooLong = newSentinel("uverbs: a UD message has at most the port's active MTU (Context.QueryPort): send less, "+
-		"or raise the MTU of the network interface", unix.EMSGSIZE)
-	// ErrFrameHeader: the device requires the first bytes of a raw packet inside the request,
-	// and they are not available.
-	ErrFrameHeader = newSentinel("uverbs: this device takes a raw packet with its first 18 bytes inside the request, "+
-		"and there are not so many, or they are not in memory of this process: give them, or all of it, as SendWR.Inline "+
-		"or by SendBatch.Inline before the SGEs", unix.EINVAL)
+	// ErrTooLong: a message on a UD QP is longer than a packet. On RoCE, the MTU of the port
+	// follows from that of the network interface.
+	ErrTooLong = newSentinel("uverbs: a UD message is longer than the port's active MTU (Context.QueryPort)",
+		unix.EMSGSIZE)
+	// ErrFrameHeader: the device requires the first 18 bytes of a raw packet inside the request,
+	// and the packet is shorter, or they are not in memory of this process. Pass them, or the
+	// whole packet, as SendWR.Inline or with SendBatch.Inline before the SGEs.
+	ErrFrameHeader = newSentinel("uverbs: this device needs the first 18 bytes of a raw packet as inline data",
+		unix.EINVAL)
 	// ErrState: the QP's state does not allow the operation: sends need RTS, receives need
-	// INIT.
-	ErrState = newSentinel("uverbs: the QP's state does not allow this: post sends from RTS on, receives from INIT on; "+
-		"Connect, Ready or Modify takes it there, and in package cm Dial and Accept: before they return, as in "+
-		"Options.Setup, receives can be posted, sends cannot", unix.EINVAL)
+	// INIT. Connect, Ready and Modify move the QP there, and in package cm Dial and Accept:
+	// receives can be posted before they return, in Options.Setup, and sends cannot.
+	ErrState = newSentinel("uverbs: the QP's state does not allow this: sends need RTS, receives INIT", unix.EINVAL)
 	// ErrSRQ: PostRecv was called on a QP that uses an SRQ.
 	ErrSRQ = newSentinel("uverbs: this QP uses the receives of its SRQ: post them there", unix.EINVAL)
 	// ErrNoQueue: a request was posted on a QP that was created without that queue, or whose
-	// type has none.
-	ErrNoQueue = newSentinel("uverbs: this QP has no such queue: set MaxSendWR of its QPConfig to post sends, "+
-		"MaxRecvWR to post receives; XRCSend QPs and DCIs only send, XRCRecv QPs and DCTs have no queue, and a QP with RSS "+
-		"has the WQs of its table: post receives for them to their SRQs and WQs", unix.EINVAL)
+	// type has none: XRCSend QPs and DCIs only send, XRCRecv QPs and DCTs have no queue, and a QP
+	// with RSS has the WQs of its table. Their receives are posted to their SRQs and WQs.
+	ErrNoQueue = newSentinel("uverbs: this QP has no such queue: set MaxSendWR or MaxRecvWR of its QPConfig", unix.EINVAL)
 	// ErrNoSRQN: an operation in a batch of an XRCSend QP has no destination SRQ.
 	ErrNoSRQN = newSentinel("uverbs: an XRCSend QP's operation needs an SRQ of the peer: call SendBatch.RemoteSRQ "+
 		"after it", unix.EINVAL)

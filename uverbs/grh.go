@@ -71,7 +71,7 @@ func onesSum(b []byte) uint16 {
 }
 
 func badGRH(format string, args ...any) error {
-	return invalid("read address", "", "the GRH area is no datagram's: "+fmt.Sprintf(format, args...)+
+	return invalid("read address", "", "the GRH area is not that of a datagram: "+fmt.Sprintf(format, args...)+
 		"; pass the first GRHLen bytes of the receive's buffer")
 }
 

@@ -20,8 +20,7 @@ const handshakeTimeout = 30 * time.Second
 
 // errHandshakeTimeout is the cause when handshakeTimeout has passed.
 var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the handshake within "+
-	handshakeTimeout.String()+": check that its program calls Handshake, or give this one a context with another "+
-	"deadline", unix.ETIMEDOUT)
+	handshakeTimeout.String()+": check that its program calls Handshake", unix.ETIMEDOUT)
 
 // Handshake connects the QP to one at the other end of conn, whose program also calls
 // Handshake. The two exchange Endpoints and go to RTS. Handshake returns when both are in RTS,

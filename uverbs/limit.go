@@ -15,7 +15,7 @@ func (c *Context) explainLimit(op string, err error, what string, asked int, lim
 	detail := ""
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOMEM) {
 		if a, qerr := c.QueryDevice(); qerr == nil && asked > limit(a) {
-			detail = what + " is " + sitoa(asked) + ", the device takes " + sitoa(limit(a)) + " at most"
+			detail = what + " is " + sitoa(asked) + ", the device accepts " + sitoa(limit(a)) + " at most"
 		}
 	}
 	if detail == "" && errors.Is(err, unix.ENOMEM) {

@@ -90,11 +90,11 @@ func (q *QP) explainMcast(op string, g mcastGroup, err error) error {
 	case q.cfg.Type != UD:
 		detail = "multicast is for UD QPs, this one is " + q.cfg.Type.String()
 	case !g.gid.Addr().IsMulticast():
-		detail = g.gid.String() + " is no multicast address"
+		detail = g.gid.String() + " is not a multicast address"
 	case op == opDetach:
 		detail = "the QP is not attached to " + g.gid.String() + " with LID " + sitoa(int(g.lid))
 	default:
-		detail = "the device does not take " + g.gid.String() +
+		detail = "the device does not accept " + g.gid.String() +
 			"; on InfiniBand the LID must be the group's, 0xc000 to 0xfffe"
 	}
 	return q.ctx.wrap(op, q.String(), err, detail)

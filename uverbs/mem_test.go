@@ -106,7 +106,7 @@ func TestDroppedIsReported(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"uverbs: MR of 65536 bytes dropped without Close", "fake0 MR, made at",
+	for _, want := range []string{"uverbs: MR of 65536 bytes dropped without Close", "fake0 MR, created at",
 		"uverbs.TestDroppedMemoryStays"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not in %s", want, out)

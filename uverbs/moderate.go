@@ -49,7 +49,7 @@ func (q *CQ) explainModerate(count, period int, err error) error {
 		return q.ctx.wrap(op, q.String(), err, "the device does not gather completions before it raises an event")
 	case qerr == nil && (count > a.MaxModerateCount || period > a.MaxModeratePeriod):
 		return q.ctx.wrap(op, q.String(), err,
-			fmt.Sprintf("count is %d and period %d us, the device takes %d and %d us at most",
+			fmt.Sprintf("count is %d and period %d us, the device accepts %d and %d us at most",
 				count, period, a.MaxModerateCount, a.MaxModeratePeriod))
 	}
 	return q.ctx.wrap(op, q.String(), err, "")

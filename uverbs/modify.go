@@ -126,7 +126,7 @@ func (q *QP) explainModify(a *QPAttr, m QPMask, err error) error {
 	}
 	text := q.explainValues(a, m)
 	if text == "" && m&MaskState != 0 && a.State == StateSQD {
-		text = "the device's driver takes no QP to SQD, mlx5's for one: to empty the queues, use QP.Drain"
+		text = "the device's driver moves no QP to SQD, as that of mlx5: to empty the queues, use QP.Drain"
 	}
 	return q.ctx.wrap(op, obj, err, text)
 }

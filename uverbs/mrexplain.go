@@ -46,7 +46,7 @@ func explainAccess(b []byte, iova uint64, a Access) string {
 		return fmt.Sprintf("the address %#x lies %d bytes into its page, the memory %d: the two must be the same",
 			iova, iova%page, addressOf(b)%page)
 	}
-	return fmt.Sprintf("the device does not take access %v, or not %d bytes", a, len(b))
+	return fmt.Sprintf("the device does not accept access %v, or not %d bytes", a, len(b))
 }
 
 // lacksAccess explains which access flag the device does not support. It returns ""

@@ -15,7 +15,7 @@ func (w *MW) Bind(q *QP, wrID uint64, f SendFlags, r MWRange) error {
 	case w.typ != MWType1:
 		return invalid("bind", w.String(), "a type 2 window is bound by an OpBindMW request: QP.PostSend, SendBatch.BindMW")
 	case r.Access&ZeroBased != 0:
-		return invalid("bind", w.String(), "a type 1 window cannot be ZeroBased: take type 2")
+		return invalid("bind", w.String(), "a type 1 window cannot be ZeroBased: use type 2")
 	}
 	w.bindMu.Lock()
 	defer w.bindMu.Unlock()

@@ -21,7 +21,7 @@ func (p *PD) AllocNullMR() (*MR, error) {
 	}
 	if !have {
 		return nil, &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the device has no key for it: register memory that nobody looks at"}
+			Detail: "the device has no key for it: register memory that is not used otherwise"}
 	}
 	r := newRegistration(p)
 	r.unregistered, r.external = "a null MR", true

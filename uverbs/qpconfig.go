@@ -233,7 +233,7 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 		detail = fmt.Sprintf("DCIStreams are %d and %d: the device may have fewer streams, or none",
 			cfg.DCIStreams.Concurrent, cfg.DCIStreams.Errored)
 	case cfg.MaxInline > 0:
-		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may take less, lower it"
+		detail = "MaxInline is " + sitoa(cfg.MaxInline) + " bytes: the device may accept less, lower it"
 	}
 	return c.wrap("create QP", c.name, err, detail)
 }

@@ -223,7 +223,7 @@ func (r *registration) explainReregAccess(a Access, e *Error) error {
 	case e.Kind == ErrInvalid && needsLocalWrite(a):
 		e.Detail = localWriteText
 	case e.Kind == ErrInvalid:
-		e.Detail = fmt.Sprintf("the device does not take access %v", a)
+		e.Detail = fmt.Sprintf("the device does not accept access %v", a)
 	}
 	return e
 }

@@ -191,7 +191,7 @@ func (s SRQAttr) explainLimits(a *DeviceAttr) string {
 		asked, limit int
 	}{{"MaxWR", s.MaxWR, a.MaxSRQWR}, {"MaxSGE", s.MaxSGE, a.MaxSRQSGE}} {
 		if n.asked > n.limit {
-			return n.name + " is " + sitoa(n.asked) + ", the device takes " + sitoa(n.limit) + " at most"
+			return n.name + " is " + sitoa(n.asked) + ", the device accepts " + sitoa(n.limit) + " at most"
 		}
 	}
 	return ""

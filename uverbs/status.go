@@ -13,7 +13,7 @@ func (s WCStatus) Error() string {
 }
 
 var statusTexts = [...]string{
-	WCLocLenErr: "local length error: the message is longer than the receive's buffers, or than the port takes: give " +
+	WCLocLenErr: "local length error: the message is longer than the receive's buffers, or than the port accepts: give " +
 		"the receive more room (RecvWR.SGL), or have the peer send less",
 	WCLocQPOpErr: "local QP operation error: the request does not fit the QP: an operation that its type or the " +
 		"device does not do, a READ or an atomic with MaxRdAtomic 0 (in cm: the depths of both sides), or an SGE of an " +
@@ -22,8 +22,8 @@ var statusTexts = [...]string{
 	WCLocProtErr: "local protection error: an SGE names an MR that is closed, too short, of another PD, or without " +
 		"LocalWrite where data comes in",
 	WCWRFlushErr: "work request flushed: the QP is in state ERR, or the stream of a DCI has failed and waits for " +
-		"mlx5.ResetDCIStream: see the first completion with another status; where " +
-		"there is none, the peer has disconnected, this program has moved the QP to ERR, or, on rxe, the first request " +
+		"mlx5.ResetDCIStream: see the first completion with another status; without " +
+		"one, the peer has disconnected, this program has moved the QP to ERR, or, on rxe, the first request " +
 		"that is flushed names memory that is not registered (an SGE of an MR that is closed, or of another PD)",
 	WCMWBindErr: "memory window bind error: the MR lacks MWBindAccess or the rights of the window, or the device does " +
 		"not support the window, its key or the range",
@@ -31,7 +31,7 @@ var statusTexts = [...]string{
 		"other's SQPSN",
 	WCLocAccessErr: "local access error: what a peer sent breaks the rights of the memory here: see the Access of " +
 		"the MR",
-	WCRemInvReqErr: "remote invalid request: the peer does not take it: its receive is too short, or its QP does not " +
+	WCRemInvReqErr: "remote invalid request: the peer does not accept it: its receive is too short, or its QP does not " +
 		"allow the operation (QPConfig.Access there)",
 	WCRemAccessErr: "remote access error: RKey, address and length, or rights are not those of the peer's MR: check " +
 		"that it is open, its Addr and RKey as they came here, and its Access",

@@ -133,14 +133,14 @@ func explainTransition(typ QPType, from, to QPState, m QPMask) string {
 			"to end it, close it", from, to)
 	}
 	if !ok && to != StateReset && to != StateErr {
-		return fmt.Sprintf("the QP is in state %v, which does not go to %v: take RESET, INIT, RTR, RTS in order, or move "+
+		return fmt.Sprintf("the QP is in state %v, which does not go to %v: pass RESET, INIT, RTR, RTS in order, or move "+
 			"it to RESET first", from, to)
 	}
 	if missing := t.required &^ m; missing != 0 {
 		return fmt.Sprintf("%v to %v also needs %v", from, to, missing)
 	}
 	if extra := m &^ (t.required | t.optional | MaskState); extra != 0 {
-		return fmt.Sprintf("%v to %v does not take %v", from, to, extra)
+		return fmt.Sprintf("%v to %v does not accept %v", from, to, extra)
 	}
 	return ""
 }

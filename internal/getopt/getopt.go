@@ -74,7 +74,7 @@ func parseLong(arg string, args []string, options []Option) ([]string, error) {
 		return nil, err
 	}
 	if o.Arg == "" && attached {
-		return nil, fmt.Errorf("option %v takes no argument", o)
+		return nil, fmt.Errorf("option %v accepts no argument", o)
 	}
 	if o.Arg != "" && !attached {
 		if len(args) == 0 {

@@ -71,7 +71,7 @@ func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-x", "unknown option -x"},
 		{"-\x00", "unknown option -\x00"},
-		{"--out_json=1", "option --out_json takes no argument"},
+		{"--out_json=1", "option --out_json accepts no argument"},
 		{"-ex", "unknown option -x"},
 		{"--nope", "unknown option --nope"},
 		{"--sise=64", "unknown option --sise: did you mean --size?"},
@@ -80,7 +80,7 @@ func TestParseErrors(t *testing.T) {
 		{"--ib=1", "option --ib is ambiguous: --ib-dev, --ib-port"},
 		{"-s", "option -s, --size needs an argument: <size>"},
 		{"--size", "option -s, --size needs an argument: <size>"},
-		{"--events=1", "option -e, --events takes no argument"},
+		{"--events=1", "option -e, --events accepts no argument"},
 		{"-s 0", `option -s, --size: "0" is not a number from 1 to 1048576`},
 		{"-s many", `option -s, --size: "many" is not a number from 1 to 1048576`},
 	} {

@@ -78,7 +78,7 @@ func (t *Ticket) String() string {
 	}
 	var b strings.Builder
 	b.WriteString(t.what)
-	b.WriteString(", made at")
+	b.WriteString(", created at")
 	frames := runtime.CallersFrames(t.stack[:t.depth])
 	for {
 		f, more := frames.Next()

@@ -35,7 +35,7 @@ func TestTrack(t *testing.T) {
 		t.Errorf("%v, want both, sorted", live)
 	}
 	text := a.String()
-	for _, s := range []string{"QP a, made at", "leak.TestTrack", "leak_test.go:"} {
+	for _, s := range []string{"QP a, created at", "leak.TestTrack", "leak_test.go:"} {
 		if !strings.Contains(text, s) {
 			t.Errorf("%q is not in %q", s, text)
 		}

@@ -12,8 +12,8 @@ import (
 var ErrNoRDMA = errors.New("this kernel has no RDMA subsystem")
 
 // GetDevice describes how to get an RDMA device on a host.
-const GetDevice = "load the driver of an RDMA NIC, or make a software device of a network interface such as eth0 with" +
-	" `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0` (rdma comes with iproute2; a kernel without" +
+const GetDevice = "load the driver of an RDMA NIC, or create a software device of a network interface such as eth0" +
+	" with `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0` (rdma comes with iproute2; a kernel without" +
 	" the module rdma_rxe, as many cloud images have, is to be replaced by the distribution's full one)"
 
 // MoveDevice describes how to get a device in a network namespace if each device belongs to one: see

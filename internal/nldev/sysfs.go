@@ -117,7 +117,7 @@ func (s Sysfs) lacks(dev string) bool {
 // ClientCharDev returns the node of a client that is a misc device (rdma_cm).
 func (s Sysfs) ClientCharDev(client string) (CharDev, error) {
 	if !validName(client) {
-		return CharDev{}, fmt.Errorf("sysfs: %q is no name", client)
+		return CharDev{}, fmt.Errorf("sysfs: %q is not a name", client)
 	}
 	return s.node("misc", client)
 }

@@ -39,7 +39,7 @@ func Netdev(dev string, port uint32) (string, error) { return kernel.sys.Netdev(
 // portPath returns the path elements of a port's directory.
 func portPath(dev string, port uint32, elem ...string) ([]string, error) {
 	if !validName(dev) {
-		return nil, fmt.Errorf("sysfs: %q is no device name", dev)
+		return nil, fmt.Errorf("sysfs: %q is not a device name", dev)
 	}
 	return append([]string{"class", "infiniband", dev, "ports", strconv.FormatUint(uint64(port), 10)}, elem...), nil
 }
@@ -178,7 +178,7 @@ func (s Sysfs) Netdev(dev string, port uint32) (string, error) {
 		}
 	}
 	if !validName(dev) {
-		return "", fmt.Errorf("sysfs: %q is no device name", dev)
+		return "", fmt.Errorf("sysfs: %q is not a device name", dev)
 	}
 	if nd, err := s.read("class", "infiniband", dev, "parent"); err == nil && validName(nd) {
 		return nd, nil

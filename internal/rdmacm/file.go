@@ -27,9 +27,7 @@ var (
 	// EACCES. The kernel compares credentials by identity. If they change while a Go
 	// program runs, each of its threads gets a separate copy, so opening the node again
 	// does not help.
-	ErrCredentials = errors.New("the program has changed its user, groups or capabilities while it ran, and rdma_cm " +
-		"serves only the thread that opened it:" +
-		" change them before it starts (setpriv, User= of a systemd unit), or let it execute itself anew")
+	ErrCredentials = errors.New("the program has changed its user, groups or capabilities while it ran")
 )
 
 var errCredentials = fmt.Errorf("%w: %w", ErrCredentials, unix.EACCES)

@@ -95,7 +95,7 @@ func (c *deviceContext) ethernetAH(
 ) (driver.Reply, error) {
 	if !c.dmac {
 		return driver.Reply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrNotSupported,
-			Detail: "the kernel's mlx5_ib does not tell the MAC address of a peer: take a newer kernel, 5.10 is one"}
+			Detail: "the kernel's mlx5_ib does not report the MAC address of a peer: use Linux 5.10 or newer"}
 	}
 	resp := new(uapi.Mlx5IbCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))

@@ -45,13 +45,13 @@ func TestQueueSizes(t *testing.T) {
 		}
 	}
 	for name, cfg := range map[string]uverbs.QPConfig{
-		"MaxSendWR is 8193, the device takes 8192": {MaxSendWR: 1<<13 + 1, MaxSendSGE: 1},
-		"MaxSendSGE is 53, the device takes 52":    {MaxSendWR: 1, MaxSendSGE: 53},
-		"MaxInline is 829, the device takes 828":   {MaxSendWR: 1, MaxSendSGE: 1, MaxInline: 829},
-		"MaxSendSGE is 60, the device takes 59":    {Type: uverbs.UD, MaxSendWR: 1, MaxSendSGE: 60},
-		"MaxInline is 941, the device takes 940":   {Type: uverbs.UD, MaxSendWR: 1, MaxInline: 941},
-		"MaxRecvSGE is 33, the device takes 32":    {MaxRecvWR: 1, MaxRecvSGE: 33},
-		"MaxRecvWR is 32769, the device takes":     {MaxRecvWR: 1<<15 + 1, MaxRecvSGE: 1},
+		"MaxSendWR is 8193, the device accepts 8192": {MaxSendWR: 1<<13 + 1, MaxSendSGE: 1},
+		"MaxSendSGE is 53, the device accepts 52":    {MaxSendWR: 1, MaxSendSGE: 53},
+		"MaxInline is 829, the device accepts 828":   {MaxSendWR: 1, MaxSendSGE: 1, MaxInline: 829},
+		"MaxSendSGE is 60, the device accepts 59":    {Type: uverbs.UD, MaxSendWR: 1, MaxSendSGE: 60},
+		"MaxInline is 941, the device accepts 940":   {Type: uverbs.UD, MaxSendWR: 1, MaxInline: 941},
+		"MaxRecvSGE is 33, the device accepts 32":    {MaxRecvWR: 1, MaxRecvSGE: 33},
+		"MaxRecvWR is 32769, the device accepts":     {MaxRecvWR: 1<<15 + 1, MaxRecvSGE: 1},
 	} {
 		if cfg.Type == 0 {
 			cfg.Type = uverbs.RC

@@ -40,7 +40,7 @@ func (u *uars) ofDomain() (*register, error) {
 	const op = "allocate TD"
 	if u.fixed != nil {
 		return nil, &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the kernel makes no register pages on demand, Linux 5.7 is the first that does: " +
+			Detail: "the kernel allocates no register pages on demand, Linux 5.7 is the first that does: " +
 				"set SingleGoroutine of each queue, which leaves its locks out"}
 	}
 	if u.split == 0 {

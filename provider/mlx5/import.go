@@ -27,8 +27,8 @@ func importContext(dev *ioctl.Device, query driver.Command, set settings) (provi
 	}
 	if resp.TotBfregs != 0 {
 		return nil, &uverbs.Error{Op: "import", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the context's registers are its maker's: the kernel, or who made the context, knows no others; open " +
-				"the device"}
+			Detail: "the context has the register pages of the program that opened it, and no others are known: open the " +
+				"device"}
 	}
 	c, err := setUp(dev, resp, set)
 	if err != nil {

@@ -57,7 +57,7 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 	}
 	if cfg.Limit != 0 { // the kernel would ignore it
 		return nil, reply, &uverbs.Error{Op: "create SRQ", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the device takes no Limit when an SRQ is made: post receives, then set it by SRQ.Modify"}
+			Detail: "the device accepts no Limit when an SRQ is created: post receives, then set it by SRQ.Modify"}
 	}
 	s := &srq{ctx: c, shift: uint32(size.shift) - segmentShift, maxSGE: 1<<size.shift/segmentSize - 1}
 	if err = s.prepare(cfg.Memory, size); err == nil {
@@ -224,7 +224,7 @@ func (s *srq) publish() { mmio.Publish32BE(&s.record.words[recvCounter], s.count
 func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	if maxWR > 0 {
 		return &uverbs.Error{Op: "modify", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the device does not resize shared receive queues: make another one"}
+			Detail: "the device does not resize shared receive queues: create another one"}
 	}
 	_, err := modify(nil, nil)
 	return err

@@ -104,8 +104,8 @@ func (u *uars) open(registers int) error {
 	}
 	p, err := u.alloc(uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
 	if err != nil {
-		return kernelError("make a register page", u.dev.Name(), err,
-			"the kernel makes none, for the device has none left or a policy forbids it")
+		return kernelError("allocate a register page", u.dev.Name(), err,
+			"the device has none left, or a policy forbids it")
 	}
 	u.use(p)
 	u.plain = u.register(p.mem, uarSend, p.id)

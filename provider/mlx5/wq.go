@@ -122,7 +122,7 @@ func (c *deviceContext) createRSS(cfg *driver.RSSConfig, create driver.Command) 
 		RxKeyLen: uint8(len(cfg.Key))}
 	if room := len(req.RxHashKey); len(cfg.Key) > room {
 		return driver.Reply{}, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("Key has %d bytes, of which the device takes %d at most", len(cfg.Key), room)}
+			Detail: fmt.Sprintf("Key has %d bytes, and the device accepts %d at most", len(cfg.Key), room)}
 	}
 	copy(req.RxHashKey[:], cfg.Key)
 	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))

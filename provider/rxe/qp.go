@@ -90,7 +90,7 @@ func (q *qp) bellError(err error) error {
 	case unix.EINVAL:
 		e.Kind = uverbs.ErrState
 		e.Detail = "the requests are in the send queue, but the QP is not in RTS: they go out with the next doorbell " +
-			"that the kernel takes"
+			"that the kernel accepts"
 	default:
 		e.Detail = "the requests are in the send queue and go out with the next doorbell"
 	}

@@ -3,8 +3,8 @@
 package faults
 
 import (
-	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,14 +205,15 @@ func (p *patient) fails(v *program.Dialogue, of func() error) {
 	if said := v.Say("event"); !strings.HasPrefix(said, "= local catastrophic error") { // the port means nothing
 		p.Errorf("event: %s", said)
 	}
-	const gone = "uverbs: device is gone: it was removed, or has failed: close the Context," +
-		" and open the device when it is back"
-	v.Want("stopped", fmt.Sprintf("= post: %s; wait: %s", gone, gone))
-	if said := v.Say("flowed"); said != "= post: "+gone && said != "= wait: "+gone {
-		p.Errorf("the traffic of DC ends with %s", said)
+	const gone = "the device was removed or has failed: close the Context"
+	const post, wait = "post: uverbs: " + gone, `wait: uverbs: wait for a completion on \S+ CQ \d+: ` + gone
+	for command, ends := range map[string]string{"stopped": post + "; " + wait, "flowed": post + "|" + wait} {
+		if said := v.Say(command); !regexp.MustCompile("^= (" + ends + ")$").MatchString(said) {
+			p.Errorf("%s: %s", command, said)
+		}
 	}
-	v.Want("watched", "= "+gone)
-	if said := v.Say("make qp"); !strings.Contains(said, "device is gone") {
+	v.Want("watched", "= uverbs: "+gone)
+	if said := v.Say("make qp"); !strings.Contains(said, gone) {
 		p.Errorf("CreateQP: %s", said)
 	}
 	v.Do("close")

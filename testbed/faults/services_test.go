@@ -91,7 +91,7 @@ func fails(t *testing.T, p *process, why ...string) {
 }
 
 // gone are the texts of uverbs.ErrDeviceGone: of package uverbs, and of the connection manager's event.
-var gone = []string{"device is gone", "the device has been removed"}
+var gone = []string{"the device was removed or has failed", "the device has been removed"}
 
 // testStore has a key-value store with 64 workers that put and get, and check what they get.
 func (s *services) testStore(t *testing.T) {

@@ -83,7 +83,7 @@ func (h *host) testPingpongMistakes(t *testing.T) {
 		{udPingpong, "-i 2", "port 2"},
 		{udPingpong, "-d nope", "nope"},
 		{srqPingpong, "-r 10", "10 receives are too few for 16 queue pairs: use -r 16"},
-		{srqPingpong, "-r 1000000000", "Entries is 1000000016, the device takes"},
+		{srqPingpong, "-r 1000000000", "Entries is 1000000016, the device accepts"},
 		{srqPingpong, "-s 2147483647 -c", "memory"},
 	} {
 		t.Run(m.program+" "+m.args, func(t *testing.T) {

@@ -251,7 +251,7 @@ func toSQD(t *testing.T, q *uverbs.QP) {
 	t.Helper()
 	err := q.Modify(uverbs.QPAttr{State: uverbs.StateSQD, EnSQDAsyncNotify: true},
 		uverbs.MaskState|uverbs.MaskEnSQDAsyncNotify)
-	if errors.Is(err, unix.EINVAL) && strings.Contains(err.Error(), "takes no QP to SQD") {
+	if errors.Is(err, unix.EINVAL) && strings.Contains(err.Error(), "moves no QP to SQD") {
 		features.Missing(t, features.SQD, err)
 	}
 	check(t, err)

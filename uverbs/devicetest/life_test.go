@@ -83,7 +83,7 @@ func TestDeviceLimits(t *testing.T) {
 	_, errVector := dev.CreateCQ(uverbs.CQConfig{Entries: 1, Vector: dev.CompVectors()})
 	for name, err := range map[string]error{
 		"Entries must be at least 1": errNone,
-		"the device takes":           errCQ,
+		"the device accepts":         errCQ,
 		"the device has ports 1 to":  errPort,
 		"port 0 is out of range":     errGID,
 		"completion vectors":         errVector,

@@ -126,7 +126,7 @@ func TestDeviceRefusals(t *testing.T) {
 	t.Run("rate limit", func(t *testing.T) {
 		l := newLoop(t, nil)
 		err := l.a.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, RateLimit: 1000}, uverbs.MaskState|uverbs.MaskRateLimit)
-		if errors.Is(err, uverbs.ErrInvalid) && strings.Contains(err.Error(), "does not take RateLimit") {
+		if errors.Is(err, uverbs.ErrInvalid) && strings.Contains(err.Error(), "does not accept RateLimit") {
 			features.Missing(t, features.RateLimit, err)
 		}
 		offered(t, features.RateLimit, err)

@@ -35,7 +35,7 @@ type request struct {
 func tooMuch(requests ...request) string {
 	for _, r := range requests {
 		if r.asked > r.limit {
-			return r.name + " is " + strconv.Itoa(r.asked) + ", the device takes " + strconv.Itoa(r.limit) + " at most"
+			return r.name + " is " + strconv.Itoa(r.asked) + ", the device accepts " + strconv.Itoa(r.limit) + " at most"
 		}
 	}
 	return ""

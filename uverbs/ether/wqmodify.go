@@ -73,7 +73,7 @@ func (q *WQ) explainModify(a *WQAttr, m WQMask, err error) string {
 	case m&WQMaskCurState != 0 && a.CurState != q.state:
 		return fmt.Sprintf("CurState is %v, the WQ is in state %v", a.CurState, q.state)
 	case m&WQMaskState != 0:
-		return fmt.Sprintf("a WQ in state %v does not go to %v: take it to RESET first, then to RDY", q.state, a.State)
+		return fmt.Sprintf("a WQ in state %v does not go to %v: move it to RESET first, then to RDY", q.state, a.State)
 	}
 	return ""
 }

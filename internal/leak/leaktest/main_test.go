@@ -58,7 +58,7 @@ func TestMainReports(t *testing.T) {
 		want []string
 	}{
 		"nothing":    {0, nil},
-		"ticket":     {exitLeaked, []string{"leak: ring of CQ 7, made at", "leaktest.leakTicket", "main_test.go:"}},
+		"ticket":     {exitLeaked, []string{"leak: ring of CQ 7, created at", "leaktest.leakTicket", "main_test.go:"}},
 		"descriptor": {exitLeaked, []string{"leak: descriptor ", " of /dev/zero"}},
 		"eventfd":    {exitLeaked, []string{"leak: descriptor ", " of anon_inode:[eventfd]"}},
 		"goroutine":  {exitLeaked, []string{"leak: goroutines", "leaktest.leakGoroutine", "created by"}},
