@@ -39,6 +39,7 @@ type Conn struct {
 	broken      bool          // the peer does not follow the protocol: what it sends is ignored
 	closed      bool          // Close was called
 	discard     bool          // Close does not wait, and resets the connection
+	unreleased  bool          // an object could not be closed: another Close tries again
 	linger      time.Duration // Config.Linger, or what SetLinger has set
 
 	leader      *side       // whose call polls without mu, or nil

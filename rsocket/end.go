@@ -74,7 +74,8 @@ func (c *Conn) tell(what int) error {
 // was written, and the end, for up to Config.Linger. By default it waits for a moment only, and goes on in the
 // background, as Close of a TCP connection does: without a reply of the peer, its caller is not delayed. If the peer
 // has closed first, Close waits as long, at most 100 milliseconds, until the peer knows that everything was received.
-// Other calls return an error that matches [net.ErrClosed] at once. Close is idempotent.
+// Other calls return an error that matches [net.ErrClosed] at once. Close is idempotent. If an object could not be closed,
+// also in the background, another call tries again and returns its error.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
@@ -93,7 +94,7 @@ func (c *Conn) Close() error {
 	c.ender.lock.Lock() // after CloseRead and CloseWrite
 	defer c.ender.lock.Unlock()
 	if !first {
-		return nil
+		return c.releaseRest()
 	}
 	c.mu.Lock()
 	c.stopKeepAlive()
@@ -147,7 +148,7 @@ func (c *Conn) lingerFor(d time.Duration) {
 	c.setTimer(&c.ender, time.Now().Add(d))
 	_ = c.flush()
 	c.unlock()
-	_ = c.release() // a program that needs the errors has set Config.Linger
+	_ = c.release() // another Close returns the error
 }
 
 // awaitPeer waits until the peer, which has closed first, ends the connection, but no longer than d. The peer waits for
@@ -170,7 +171,22 @@ func (c *Conn) release() error {
 	c.unlock()
 	// The peer learns of it at once. An error means that the connection has ended already.
 	_ = c.cm.ID().ID.Disconnect()
-	return c.cm.Close()
+	err := c.cm.Close()
+	c.mu.Lock()
+	defer c.unlock()
+	c.unreleased = err != nil
+	return err
+}
+
+// releaseRest releases what release could not. The caller holds the lock of c.ender.
+func (c *Conn) releaseRest() error {
+	c.mu.Lock()
+	again := c.unreleased
+	c.unlock()
+	if !again {
+		return nil
+	}
+	return c.opError("close", c.release())
 }
 
 // flush tells the peer of the end, and waits until it has received that and what was written, or does not receive any

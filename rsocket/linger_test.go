@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,40 @@ func TestCloseReports(t *testing.T) {
 	if err := p.client.Close(); err == nil || !strings.Contains(err.Error(), "may not have received") {
 		t.Errorf("Close returns %v", err)
 	}
+}
+
+// stubborn is an object that cannot be closed twice.
+type stubborn struct{ calls int }
+
+var errStubborn = errors.New("it cannot be closed")
+
+func (s *stubborn) Close() error {
+	if s.calls++; s.calls <= 2 {
+		return errStubborn
+	}
+	return nil
+}
+
+// TestCloseAgain checks that Close tries again if an object could not be closed, also in the background.
+func TestCloseAgain(t *testing.T) {
+	p := connect(t, rsocket.Config{}, rsocket.Config{})
+	p.client.CM().Own(&stubborn{})
+	isError(t, p.client.Close(), errStubborn)
+	isError(t, p.client.Close(), errStubborn)
+	check(t, p.client.Close())
+
+	p = interrupted(t, rsocket.Config{})
+	p.client.CM().Own(&stubborn{})
+	heal := p.net.Partition(p.here, p.there)
+	check(t, p.client.Close())
+	heal()
+	_, err := io.ReadAll(p.server)
+	check(t, err)
+	for rsocket.Lingering() > 0 {
+		runtime.Gosched()
+	}
+	isError(t, p.client.Close(), errStubborn)
+	check(t, p.client.Close())
 }
 
 // TestCloseAtOnce closes the peer as soon as it has read the end. Its device acknowledges several messages together,
