@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -106,7 +107,8 @@ func (ch *EventChannel) interrupt() {
 }
 
 // Close closes the channel: rdma_destroy_event_channel(3). It returns
-// [uverbs.ErrBusy] while ids use the channel. It is idempotent.
+// [uverbs.ErrBusy] while ids use the channel, and the error of the kernel if it has not destroyed
+// the id of a request that was rejected. It is idempotent.
 func (ch *EventChannel) Close() error {
 	if done, err := ch.markClosed(); done || err != nil {
 		return err
@@ -114,8 +116,7 @@ func (ch *EventChannel) Close() error {
 	close(ch.done)
 	ch.interrupt()
 	<-ch.lead // a reader has returned
-	ch.rejects.wait()
-	err := ch.file.Close()
+	err := errors.Join(ch.rejects.wait(), ch.file.Close())
 	ch.stopWatch()
 	ch.lead <- struct{}{} // later readers find the channel closed
 	return wrap("close", "event channel", err, "")

@@ -80,8 +80,7 @@ func (p *pump) remove(s *SyncID) error {
 	pumps.Unlock()
 	err := p.file.SetReadDeadline(time.Unix(1, 0))
 	<-p.done
-	p.rejects.wait()
-	return wrap("close", "rdma_cm", errors.Join(err, p.file.Close()), "")
+	return wrap("close", "rdma_cm", errors.Join(err, p.rejects.wait(), p.file.Close()), "")
 }
 
 func (p *pump) run() {

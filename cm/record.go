@@ -52,7 +52,7 @@ func (r *record) discard(why error) {
 // reject rejects a request and waits until the kernel has done so.
 func (r *record) reject() {
 	if r.typ() == EventConnectRequest {
-		rejectedRequest{id: r.raw.Id}.reject(r.node.file)
+		r.node.rejects.reject(r.node.file, rejectedRequest{id: r.raw.Id})
 	}
 }
 

@@ -2,9 +2,11 @@ package cm
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -23,7 +25,8 @@ type rejectQueue struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed when a request is removed or a goroutine ends. It is nil if nothing waits
 	queue   []rejectedRequest
-	running int // number of goroutines
+	running int   // number of goroutines
+	err     error // of the first id that was not destroyed: Close of the node returns it
 }
 
 // A rejectedRequest is a request to be rejected.
@@ -32,13 +35,19 @@ type rejectedRequest struct {
 	reason []byte // for the client: see refusalOf
 }
 
-// reject rejects the request. It waits until the kernel has done so.
-func (q rejectedRequest) reject(file *rdmacm.File) {
-	if q.reason != nil {
+// reject rejects a request. It waits until the kernel has done so.
+func (q *rejectQueue) reject(file *rdmacm.File, request rejectedRequest) {
+	if request.reason != nil {
 		// If it fails, the client has withdrawn the request, or receives no reason.
-		_ = file.Reject(q.id, rdmacm.RejectConsumer, q.reason)
+		_ = file.Reject(request.id, rdmacm.RejectConsumer, request.reason)
 	}
-	_, _ = file.DestroyID(q.id) // if it fails, the id is destroyed with the file
+	if _, err := file.DestroyID(request.id); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: it no longer exists
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.err == nil {
+			q.err = err
+		}
+	}
 }
 
 func (q *rejectQueue) add(file *rdmacm.File, request rejectedRequest) {
@@ -53,7 +62,7 @@ func (q *rejectQueue) add(file *rdmacm.File, request rejectedRequest) {
 
 func (q *rejectQueue) run(file *rdmacm.File) {
 	for request, ok := q.next(); ok; request, ok = q.next() {
-		request.reject(file)
+		q.reject(file, request)
 	}
 }
 
@@ -81,9 +90,12 @@ func (q *rejectQueue) waitRoom(ctx context.Context, done <-chan struct{}) bool {
 	return q.waitUntil(ctx, done, func() bool { return len(q.queue) < maxRejects })
 }
 
-// wait waits until all requests have been rejected.
-func (q *rejectQueue) wait() {
+// wait waits until all requests have been rejected. It returns why an id was not destroyed: it is with the file.
+func (q *rejectQueue) wait() error {
 	q.waitUntil(context.Background(), nil, func() bool { return q.running == 0 })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
 }
 
 func (q *rejectQueue) waitUntil(ctx context.Context, done <-chan struct{}, holds func() bool) bool {

@@ -3,12 +3,14 @@ package cm
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // blockDestroy makes DESTROY_ID of the kernel wait until release is called. entered receives a value for each command
@@ -86,6 +88,30 @@ func TestLastIDWaitsForRejects(t *testing.T) {
 	}
 	close(hold)
 	check(t, <-closed)
+}
+
+// TestCloseReportsRejects checks that Close of the last id reports that the kernel has not destroyed the id of a request
+// which was rejected.
+func TestCloseReportsRejects(t *testing.T) {
+	r := newRig(t)
+	l := good(NewID(PSTCP))(t)
+	check(t, l.Bind(at(here, 0)))
+	p := l.pump
+	asked := make(chan struct{})
+	var once sync.Once
+	r.Set(func() {
+		r.Refuse["DESTROY_ID"] = unix.EIO
+		r.Before = func(name string) {
+			if name == "DESTROY_ID" {
+				once.Do(func() { close(asked) })
+			}
+		}
+	})
+	r.Inject(l.kernelID, uapi.RdmaUcmEventResp{Uid: 1 << 60, Id: 1 << 30, Event: rdmacm.EventConnectRequest})
+	<-asked
+	is(t, "rejects", p.rejects.wait(), unix.EIO)
+	r.Set(func() { delete(r.Refuse, "DESTROY_ID") })
+	is(t, "Close", l.Close(), unix.EIO)
 }
 
 // TestBacklogAboveMax checks that no more requests wait than the kernel's maximum, even if the backlog is larger.
