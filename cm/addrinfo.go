@@ -24,12 +24,12 @@ const (
 // A Family is an address family.
 type Family uint16
 
-// The families.
+// The families: AF_INET, AF_INET6 and AF_IB of Linux.
 const (
 	AnyFamily Family = 0
-	IPv4      Family = unix.AF_INET
-	IPv6      Family = unix.AF_INET6
-	IB        Family = afIB
+	IPv4      Family = 2
+	IPv6      Family = 10
+	IB        Family = 27
 )
 
 // An AddrInfo has what an id needs to listen or to connect: struct rdma_addrinfo.

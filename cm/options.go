@@ -67,7 +67,7 @@ func (id *ID) setOption(op string, level, name uint32, value []byte) error {
 // A PathRecord is a path through the fabric, as in the subnet administrator's
 // database: IBA vol. 1, 15.2.5.16. On RoCE the kernel creates it.
 type PathRecord struct {
-	Flags        uint32 // PathGMP, ...
+	Flags        PathFlags
 	ServiceID    uint64
 	DGID, SGID   uverbs.GID
 	DLID, SLID   uint16
@@ -86,16 +86,19 @@ type PathRecord struct {
 	Preference   uint8
 }
 
-// The flags of a PathRecord: IB_PATH_GMP, ... (rdma/ib_user_sa.h). The path of a
+// PathFlags say what a [PathRecord] is for: IB_PATH_GMP, ... (rdma/ib_user_sa.h). The path of a
 // connection has PathGMP, PathPrimary and PathBidirectional.
+type PathFlags uint32
+
+// The flags of a PathRecord.
 const (
-	PathGMP            = uapi.IB_PATH_GMP
-	PathPrimary        = uapi.IB_PATH_PRIMARY
-	PathAlternate      = uapi.IB_PATH_ALTERNATE
-	PathOutbound       = uapi.IB_PATH_OUTBOUND
-	PathInbound        = uapi.IB_PATH_INBOUND
-	PathInboundReverse = uapi.IB_PATH_INBOUND_REVERSE
-	PathBidirectional  = uapi.IB_PATH_BIDIRECTIONAL
+	PathGMP            PathFlags = 0x1
+	PathPrimary        PathFlags = 0x2
+	PathAlternate      PathFlags = 0x4
+	PathOutbound       PathFlags = 0x8
+	PathInbound        PathFlags = 0x10
+	PathInboundReverse PathFlags = 0x20
+	PathBidirectional            = PathOutbound | PathInboundReverse
 )
 
 const (
@@ -107,7 +110,7 @@ const (
 // append encodes the record as struct ib_path_rec_data: flags, a reserved word, and
 // the wire format.
 func (p *PathRecord) append(b []byte) []byte {
-	b = binary.NativeEndian.AppendUint32(b, p.Flags)
+	b = binary.NativeEndian.AppendUint32(b, uint32(p.Flags))
 	b = binary.NativeEndian.AppendUint32(b, 0)
 	b = binary.BigEndian.AppendUint64(b, p.ServiceID)
 	b = append(append(b, p.DGID[:]...), p.SGID[:]...)
@@ -130,7 +133,7 @@ func parsePath(b []byte) (PathRecord, bool) {
 	r := b[8:]
 	route := binary.BigEndian.Uint32(r[44:])
 	return PathRecord{
-		Flags:     binary.NativeEndian.Uint32(b),
+		Flags:     PathFlags(binary.NativeEndian.Uint32(b)),
 		ServiceID: binary.BigEndian.Uint64(r),
 		DGID:      uverbs.GID(r[8:24]), SGID: uverbs.GID(r[24:40]),
 		DLID: binary.BigEndian.Uint16(r[40:]), SLID: binary.BigEndian.Uint16(r[42:]),

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -16,7 +17,7 @@ type ServiceRecord struct {
 	ServiceID uint64
 	GID       uverbs.GID
 	PKey      uint16
-	Lease     uint32 // seconds
+	Lease     time.Duration // in whole seconds
 	Key       [16]byte
 	Name      string
 	Data      [64]byte // for the program, in wire order
@@ -104,7 +105,7 @@ func explainServices(err error) string {
 
 func serviceRecord(r *uapi.IbUserServiceRec) ServiceRecord {
 	s := ServiceRecord{ServiceID: bits.ReverseBytes64(r.Id), GID: r.Gid, PKey: bits.ReverseBytes16(r.Pkey),
-		Lease: bits.ReverseBytes32(r.Lease), Key: r.Key}
+		Lease: time.Duration(bits.ReverseBytes32(r.Lease)) * time.Second, Key: r.Key}
 	for n, c := range r.Name {
 		if c == 0 {
 			s.Name = string(r.Name[:n])

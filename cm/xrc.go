@@ -2,7 +2,6 @@ package cm
 
 import (
 	"errors"
-	"os"
 
 	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
@@ -17,7 +16,7 @@ func (d *device) acquireXRCD() (*uverbs.XRCD, error) {
 	host.Lock()
 	defer host.Unlock()
 	if d.xrcd == nil {
-		x, err := d.ctx.OpenXRCD(nil, os.O_CREATE)
+		x, err := d.ctx.OpenXRCD(nil, uverbs.XRCDCreate)
 		if err != nil {
 			return nil, err
 		}

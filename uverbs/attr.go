@@ -2,13 +2,16 @@ package uverbs
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
 // A DeviceAttr holds the capabilities and limits of a device: struct ibv_device_attr_ex, see
-// ibv_query_device_ex(3). Counts are numbers of objects or requests. Sizes are in bytes.
+// ibv_query_device_ex(3). Counts are numbers of objects or requests. Sizes are in bytes. It has no fields for
+// what no device has: reliable datagrams (max_ee, max_rdd), raw IPv6 packets and fast memory regions (max_fmr).
+// Those of Ethernet are in package ether.
 type DeviceAttr struct {
 	FWVer             string // major.minor.subminor
 	NodeGUID          GUID
@@ -20,7 +23,7 @@ type DeviceAttr struct {
 	HWVer             uint32
 	MaxQP             int
 	MaxQPWR           int
-	CapFlags          uint32 // DeviceResizeMaxWR and so on
+	CapFlags          DeviceCapFlags
 	MaxSGE            int
 	MaxSGERd          int
 	MaxCQ             int
@@ -28,22 +31,15 @@ type DeviceAttr struct {
 	MaxMR             int
 	MaxPD             int
 	MaxQPRdAtom       int // outstanding READs and atomics that a QP can serve
-	MaxEERdAtom       int
 	MaxResRdAtom      int
 	MaxQPInitRdAtom   int // outstanding READs and atomics that a QP can issue
-	MaxEEInitRdAtom   int
 	AtomicCap         AtomicCap
-	MaxEE             int
-	MaxRDD            int
 	MaxMW             int
-	MaxRawIPv6QP      int
 	MaxRawEthyQP      int
 	MaxMcastGrp       int
 	MaxMcastQPAttach  int
 	MaxTotalMcastQP   int
 	MaxAH             int
-	MaxFMR            int
-	MaxMapPerFMR      int
 	MaxSRQ            int
 	MaxSRQWR          int
 	MaxSRQSGE         int
@@ -53,11 +49,11 @@ type DeviceAttr struct {
 	ODP               ODPCaps
 	TimestampMask     uint64 // 0: no completion timestamps
 	HCACoreClock      uint64 // kHz
-	CapFlagsEx        uint64
+	CapFlagsEx        DeviceCapFlags
 	PacketPacing      PacketPacingCaps
 	TagMatching       TMCaps
-	MaxModerateCount  int // for CQ moderation
-	MaxModeratePeriod int // microseconds
+	MaxModerateCount  int // for CQ.Moderate
+	MaxModeratePeriod time.Duration
 	MaxDMSize         uint64
 }
 
@@ -73,9 +69,8 @@ const (
 
 // ODPCaps are the operations that work on memory that is not pinned: struct ibv_odp_caps.
 type ODPCaps struct {
-	General    uint64 // ODPSupport, ODPImplicit
-	RC, UC, UD uint32 // ODPSend and so on
-	XRC        uint32
+	General         ODPFlags
+	RC, UC, UD, XRC ODPOps
 }
 
 // PacketPacingCaps are the rates to which [QP.Modify] can limit a QP: struct ibv_packet_pacing_caps.
@@ -95,17 +90,17 @@ func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 		NodeGUID: GUID(be64(r.NodeGuid)), SysImageGUID: GUID(be64(r.SysImageGuid)),
 		MaxMRSize: r.MaxMrSize, PageSizeCap: r.PageSizeCap,
 		VendorID: r.VendorId, VendorPartID: r.VendorPartId, HWVer: r.HwVer,
-		MaxQP: int(r.MaxQp), MaxQPWR: int(r.MaxQpWr), CapFlags: r.DeviceCapFlags,
+		MaxQP: int(r.MaxQp), MaxQPWR: int(r.MaxQpWr), CapFlags: DeviceCapFlags(r.DeviceCapFlags),
 		MaxSGE: int(r.MaxSge), MaxSGERd: int(r.MaxSgeRd), MaxCQ: int(r.MaxCq), MaxCQE: int(r.MaxCqe),
 		MaxMR: int(r.MaxMr), MaxPD: int(r.MaxPd),
-		MaxQPRdAtom: int(r.MaxQpRdAtom), MaxEERdAtom: int(r.MaxEeRdAtom), MaxResRdAtom: int(r.MaxResRdAtom),
-		MaxQPInitRdAtom: int(r.MaxQpInitRdAtom), MaxEEInitRdAtom: int(r.MaxEeInitRdAtom),
-		AtomicCap: AtomicCap(r.AtomicCap), MaxEE: int(r.MaxEe), MaxRDD: int(r.MaxRdd), MaxMW: int(r.MaxMw),
-		MaxRawIPv6QP: int(r.MaxRawIpv6Qp), MaxRawEthyQP: int(r.MaxRawEthyQp),
-		MaxMcastGrp: int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach),
+		MaxQPRdAtom: int(r.MaxQpRdAtom), MaxResRdAtom: int(r.MaxResRdAtom),
+		MaxQPInitRdAtom: int(r.MaxQpInitRdAtom),
+		AtomicCap:       AtomicCap(r.AtomicCap), MaxMW: int(r.MaxMw),
+		MaxRawEthyQP: int(r.MaxRawEthyQp),
+		MaxMcastGrp:  int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach),
 		MaxTotalMcastQP: int(r.MaxTotalMcastQpAttach),
-		MaxAH:           int(r.MaxAh), MaxFMR: int(r.MaxFmr), MaxMapPerFMR: int(r.MaxMapPerFmr),
-		MaxSRQ: int(r.MaxSrq), MaxSRQWR: int(r.MaxSrqWr), MaxSRQSGE: int(r.MaxSrqSge),
+		MaxAH:           int(r.MaxAh),
+		MaxSRQ:          int(r.MaxSrq), MaxSRQWR: int(r.MaxSrqWr), MaxSRQSGE: int(r.MaxSrqSge),
 		MaxPKeys: int(r.MaxPkeys), LocalCAAckDelay: r.LocalCaAckDelay, PhysPortCnt: int(r.PhysPortCnt),
 	}
 }
@@ -114,13 +109,14 @@ func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 // reply is zero.
 func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 	odp := &r.OdpCaps
-	a.ODP = ODPCaps{General: odp.GeneralCaps, RC: odp.PerTransportCaps.RcOdpCaps, UC: odp.PerTransportCaps.UcOdpCaps,
-		UD: odp.PerTransportCaps.UdOdpCaps, XRC: r.XrcOdpCaps}
-	a.TimestampMask, a.HCACoreClock, a.CapFlagsEx = r.TimestampMask, r.HcaCoreClock, r.DeviceCapFlagsEx
+	ops := &odp.PerTransportCaps
+	a.ODP = ODPCaps{General: ODPFlags(odp.GeneralCaps), RC: ODPOps(ops.RcOdpCaps), UC: ODPOps(ops.UcOdpCaps),
+		UD: ODPOps(ops.UdOdpCaps), XRC: ODPOps(r.XrcOdpCaps)}
+	a.TimestampMask, a.HCACoreClock, a.CapFlagsEx = r.TimestampMask, r.HcaCoreClock, DeviceCapFlags(r.DeviceCapFlagsEx)
 	tm := &r.TmCaps
 	a.TagMatching = TMCaps{int(tm.MaxRndvHdrSize), int(tm.MaxNumTags), int(tm.Flags), int(tm.MaxOps), int(tm.MaxSge)}
 	a.MaxModerateCount = int(r.CqModerationCaps.MaxCqModerationCount)
-	a.MaxModeratePeriod = int(r.CqModerationCaps.MaxCqModerationPeriod)
+	a.MaxModeratePeriod = time.Duration(r.CqModerationCaps.MaxCqModerationPeriod) * time.Microsecond
 	a.MaxDMSize = r.MaxDmSize
 }
 

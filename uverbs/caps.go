@@ -1,53 +1,62 @@
 package uverbs
 
-// The bits of DeviceAttr.CapFlags and CapFlagsEx: IBV_DEVICE_*. Bits above 31 are in CapFlagsEx
-// only.
+// DeviceCapFlags are features of a device: IBV_DEVICE_*. Bits above 31 are in
+// DeviceAttr.CapFlagsEx only.
+type DeviceCapFlags uint64
+
+// The features of devices.
 const (
-	DeviceResizeMaxWR         = 1 << 0
-	DeviceBadPKeyCntr         = 1 << 1
-	DeviceBadQKeyCntr         = 1 << 2
-	DeviceRawMulti            = 1 << 3
-	DeviceAutoPathMig         = 1 << 4
-	DeviceChangePhyPort       = 1 << 5
-	DeviceUDAVPortEnforce     = 1 << 6
-	DeviceCurrQPStateMod      = 1 << 7
-	DeviceShutdownPort        = 1 << 8
-	DeviceInitType            = 1 << 9
-	DevicePortActiveEvent     = 1 << 10
-	DeviceSysImageGUID        = 1 << 11
-	DeviceRCRNRNAKGen         = 1 << 12
-	DeviceSRQResize           = 1 << 13
-	DeviceNNotifyCQ           = 1 << 14
-	DeviceMemWindow           = 1 << 17
-	DeviceUDIPCsum            = 1 << 18
-	DeviceXRC                 = 1 << 20
-	DeviceMemMgtExtensions    = 1 << 21
-	DeviceMemWindowType2A     = 1 << 23
-	DeviceMemWindowType2B     = 1 << 24
-	DeviceRCIPCsum            = 1 << 25
-	DeviceRawIPCsum           = 1 << 26
-	DeviceManagedFlowSteering = 1 << 29
-	DeviceRawScatterFCS       = 1 << 34
-	DevicePCIWriteEndPadding  = 1 << 36
-	DeviceFlushGlobal         = 1 << 38
-	DeviceFlushPersistent     = 1 << 39
-	DeviceAtomicWrite         = 1 << 40
+	DeviceResizeMaxWR         DeviceCapFlags = 1 << 0
+	DeviceBadPKeyCntr         DeviceCapFlags = 1 << 1
+	DeviceBadQKeyCntr         DeviceCapFlags = 1 << 2
+	DeviceRawMulti            DeviceCapFlags = 1 << 3
+	DeviceAutoPathMig         DeviceCapFlags = 1 << 4
+	DeviceChangePhyPort       DeviceCapFlags = 1 << 5
+	DeviceUDAVPortEnforce     DeviceCapFlags = 1 << 6
+	DeviceCurrQPStateMod      DeviceCapFlags = 1 << 7
+	DeviceShutdownPort        DeviceCapFlags = 1 << 8
+	DeviceInitType            DeviceCapFlags = 1 << 9
+	DevicePortActiveEvent     DeviceCapFlags = 1 << 10
+	DeviceSysImageGUID        DeviceCapFlags = 1 << 11
+	DeviceRCRNRNAKGen         DeviceCapFlags = 1 << 12
+	DeviceSRQResize           DeviceCapFlags = 1 << 13
+	DeviceNNotifyCQ           DeviceCapFlags = 1 << 14
+	DeviceMemWindow           DeviceCapFlags = 1 << 17
+	DeviceUDIPCsum            DeviceCapFlags = 1 << 18
+	DeviceXRC                 DeviceCapFlags = 1 << 20
+	DeviceMemMgtExtensions    DeviceCapFlags = 1 << 21
+	DeviceMemWindowType2A     DeviceCapFlags = 1 << 23
+	DeviceMemWindowType2B     DeviceCapFlags = 1 << 24
+	DeviceRCIPCsum            DeviceCapFlags = 1 << 25
+	DeviceRawIPCsum           DeviceCapFlags = 1 << 26
+	DeviceManagedFlowSteering DeviceCapFlags = 1 << 29
+	DeviceRawScatterFCS       DeviceCapFlags = 1 << 34
+	DevicePCIWriteEndPadding  DeviceCapFlags = 1 << 36
+	DeviceFlushGlobal         DeviceCapFlags = 1 << 38
+	DeviceFlushPersistent     DeviceCapFlags = 1 << 39
+	DeviceAtomicWrite         DeviceCapFlags = 1 << 40
 )
 
-// The bits of ODPCaps.General.
+// ODPFlags are the kinds of on-demand paging that a device supports: ibv_odp_general_caps.
+type ODPFlags uint64
+
+// The kinds of on-demand paging.
 const (
-	ODPSupport  = 1 << 0 // on-demand paging of registered ranges
-	ODPImplicit = 1 << 1 // on-demand paging of all memory: PD.RegImplicit
+	ODPSupport  ODPFlags = 1 << 0 // of registered ranges
+	ODPImplicit ODPFlags = 1 << 1 // of all memory: PD.RegImplicit
 )
 
-// The bits of ODPCaps.RC, UC, UD and XRC: the operations that may use on-demand memory.
+// ODPOps are operations that may use on-demand memory: ibv_odp_transport_cap_bits.
+type ODPOps uint32
+
+// The operations.
 const (
-	ODPSend        = 1 << 0
-	ODPRecv        = 1 << 1
-	ODPWrite       = 1 << 2
-	ODPRead        = 1 << 3
-	ODPAtomic      = 1 << 4
-	ODPSRQRecv     = 1 << 5
-	ODPFlush       = 1 << 6
-	ODPAtomicWrite = 1 << 7
+	ODPSend        ODPOps = 1 << 0
+	ODPRecv        ODPOps = 1 << 1
+	ODPWrite       ODPOps = 1 << 2
+	ODPRead        ODPOps = 1 << 3
+	ODPAtomic      ODPOps = 1 << 4
+	ODPSRQRecv     ODPOps = 1 << 5
+	ODPFlush       ODPOps = 1 << 6
+	ODPAtomicWrite ODPOps = 1 << 7
 )

@@ -3,9 +3,9 @@ package uverbs
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
@@ -88,7 +88,7 @@ func TestCommandBytes(t *testing.T) {
 
 func xrcCommands(t *testing.T, r *rig, pd *PD, cq *CQ) {
 	t.Helper()
-	x := good(r.c.OpenXRCD(nil, os.O_CREATE|os.O_EXCL))(t)
+	x := good(r.c.OpenXRCD(nil, XRCDCreate|XRCDExclusive))(t)
 	good(pd.CreateSRQ(SRQConfig{MaxWR: 0x67, MaxSGE: 5, Limit: 0x34, XRCD: x, CQ: cq}))(t)
 	remote := Endpoint{QPN: 0xabcdef, PSN: 0x654321, LID: 0x1111, GID: GID{0: 0x20, 15: 0x99}, MTU: MTU2048, RdAtomic: 9}
 	initiator := good(pd.CreateQP(QPConfig{Type: XRCSend, SendCQ: cq, MaxSendWR: 0x14, MaxSendSGE: 3, MaxInline: 0x56}))(t)
@@ -109,7 +109,7 @@ func optionalCommands(t *testing.T, r *rig, cq *CQ, qp *QP) {
 	})
 	good(r.c.QueryGID(1, 2))(t)
 	good(r.c.QueryPortSpeed(1))(t)
-	check(t, cq.Moderate(0x1111, 0x2222))
+	check(t, cq.Moderate(0x1111, 0x2222*time.Microsecond))
 	check(t, qp.Modify(QPAttr{State: StateRTS, MinRNRTimer: 4, RateLimit: 0x11111},
 		MaskState|MaskMinRNRTimer|MaskRateLimit))
 }

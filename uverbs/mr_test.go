@@ -17,8 +17,8 @@ import (
 func (r *rig) pageable() {
 	r.k.Set(func() {
 		r.k.Rereg = uint32(reregAll)
-		r.k.Extended.OdpCaps.GeneralCaps = ODPSupport | ODPImplicit
-		r.k.Extended.DeviceCapFlagsEx = DeviceFlushGlobal | DeviceFlushPersistent
+		r.k.Extended.OdpCaps.GeneralCaps = uint64(ODPSupport | ODPImplicit)
+		r.k.Extended.DeviceCapFlagsEx = uint64(DeviceFlushGlobal | DeviceFlushPersistent)
 	})
 }
 

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,10 +68,14 @@ func TestModerate(t *testing.T) {
 		caps := &r.k.Extended.CqModerationCaps
 		caps.MaxCqModerationCount, caps.MaxCqModerationPeriod = 100, 200
 	})
-	check(t, cq.Moderate(100, 200))
+	check(t, cq.Moderate(100, 200*time.Microsecond))
 	check(t, cq.Moderate(0, 0))
-	for _, v := range [][2]int{{101, 1}, {1, 201}, {-1, 0}, {0, -1}, {1 << 16, 0}, {0, 1 << 16}} {
-		if err := cq.Moderate(v[0], v[1]); !errors.Is(err, ErrInvalid) {
+	check(t, cq.Moderate(1, time.Nanosecond)) // rounded up to a microsecond
+	for _, v := range []struct {
+		count  int
+		period time.Duration
+	}{{101, 1}, {1, 201 * time.Microsecond}, {-1, 0}, {0, -1}, {1 << 16, 0}, {0, 1 << 16 * time.Microsecond}} {
+		if err := cq.Moderate(v.count, v.period); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%v: %v", v, err)
 		}
 	}

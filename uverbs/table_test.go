@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"golang.org/x/sys/unix"
 )
 
 // TestKernelValues checks constants whose values are passed to the kernel.
@@ -52,6 +53,7 @@ func TestKernelValues(t *testing.T) {
 		{"NodeUSNIC", uint64(NodeUSNIC), uapi.RDMA_NODE_USNIC},
 		{"NodeUSNICUDP", uint64(NodeUSNICUDP), uapi.RDMA_NODE_USNIC_UDP},
 		{"NodeUnspecified", uint64(NodeUnspecified), uapi.RDMA_NODE_UNSPECIFIED},
+		{"XRCDCreate", uint64(XRCDCreate), unix.O_CREAT}, {"XRCDExclusive", uint64(XRCDExclusive), unix.O_EXCL},
 		{"gidEntrySize", gidEntrySize, uint64(ioctl.SizeOf[uapi.IbUverbsGidEntry]())},
 		{"compEventSize", compEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsCompEventDesc]())},
 		{"asyncEventSize", asyncEventSize, uint64(ioctl.SizeOf[uapi.IbUverbsAsyncEventDesc]())},

@@ -23,24 +23,29 @@ type XRCD struct {
 	object
 }
 
+// XRCDFlags say how [Context.OpenXRCD] opens a domain. The values are those of O_CREAT and O_EXCL.
+type XRCDFlags uint32
+
+// The flags of ibv_open_xrcd(3). They refer to the domain, not to the file.
+const (
+	XRCDCreate    XRCDFlags = 0x40 // create the domain if the file has none
+	XRCDExclusive XRCDFlags = 0x80 // refuse an existing domain
+)
+
 // OpenXRCD opens a domain: ibv_open_xrcd(3). Processes that open a domain with the
 // same file share the domain, its target QPs and its SRQs. If file is nil, the
 // domain is private. The file only identifies the domain: its contents do not
 // matter, and it may be closed afterwards.
 //
-// flags may include os.O_CREATE, which creates the domain if the file has none, and
-// os.O_EXCL, which refuses an existing domain. Both refer to the domain, not to the
-// file.
-//
 // OpenXRCD returns [ErrNotSupported] if the device has no XRC, EAGAIN if the file
-// has no domain and flags does not include O_CREATE, [ErrInvalid] if the file has
-// one and flags includes O_EXCL, and [ErrClosed] after Close of the Context or of
+// has no domain and flags does not include XRCDCreate, [ErrInvalid] if the file has
+// one and flags includes XRCDExclusive, and [ErrClosed] after Close of the Context or of
 // the file.
-func (c *Context) OpenXRCD(file *os.File, flags int) (*XRCD, error) {
+func (c *Context) OpenXRCD(file *os.File, flags XRCDFlags) (*XRCD, error) {
 	x := new(XRCD)
 	x.object = object{ctx: c, life: x, kind: "XRCD", rank: rankXRCD}
-	if flags&^(os.O_CREATE|os.O_EXCL) != 0 {
-		return nil, invalid("open XRCD", c.name, "flags may have os.O_CREATE and os.O_EXCL")
+	if flags&^(XRCDCreate|XRCDExclusive) != 0 {
+		return nil, invalid("open XRCD", c.name, "flags may have XRCDCreate and XRCDExclusive")
 	}
 	if err := x.createWith(func() error { return x.open(file, flags) }); err != nil {
 		return nil, err
@@ -48,7 +53,7 @@ func (c *Context) OpenXRCD(file *os.File, flags int) (*XRCD, error) {
 	return x, nil
 }
 
-func (x *XRCD) open(file *os.File, flags int) error {
+func (x *XRCD) open(file *os.File, flags XRCDFlags) error {
 	cmd := ioctl.Get()
 	defer cmd.Put()
 	const none = -1
@@ -66,9 +71,9 @@ func (x *XRCD) open(file *os.File, flags int) error {
 	case notSupported(err):
 		detail = "the device has no extended reliable connections: see DeviceXRC in DeviceAttr.CapFlags"
 	case errors.Is(err, unix.EAGAIN):
-		detail = "there is no domain for the file: os.O_CREATE creates it"
-	case errors.Is(err, unix.EINVAL) && flags&os.O_EXCL != 0:
-		detail = "there is a domain for the file already: leave os.O_EXCL out to share it"
+		detail = "there is no domain for the file: XRCDCreate creates it"
+	case errors.Is(err, unix.EINVAL) && flags&XRCDExclusive != 0:
+		detail = "there is a domain for the file already: leave XRCDExclusive out to share it"
 	}
 	return x.ctx.wrap("open XRCD", x.ctx.name, err, detail)
 }

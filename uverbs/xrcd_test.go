@@ -117,7 +117,7 @@ func TestXRCLife(t *testing.T) {
 func TestSharedXRCD(t *testing.T) {
 	r := newRig(t)
 	name := t.TempDir() + "/domain"
-	open := func(name string, flags int) (*XRCD, error) {
+	open := func(name string, flags XRCDFlags) (*XRCD, error) {
 		f := good(os.OpenFile(name, os.O_RDONLY|os.O_CREATE, 0o600))(t)
 		defer f.Close()
 		return r.c.OpenXRCD(f, flags)
@@ -125,18 +125,18 @@ func TestSharedXRCD(t *testing.T) {
 	if _, err := open(name, 0); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("a domain that there is not: %v", err)
 	}
-	first := good(open(name, os.O_CREATE|os.O_EXCL))(t)
-	second := good(open(name, os.O_CREATE))(t)
-	other := good(open(t.TempDir()+"/other", os.O_CREATE))(t)
-	if _, err := open(name, os.O_CREATE|os.O_EXCL); !errors.Is(err, ErrInvalid) {
+	first := good(open(name, XRCDCreate|XRCDExclusive))(t)
+	second := good(open(name, XRCDCreate))(t)
+	other := good(open(t.TempDir()+"/other", XRCDCreate))(t)
+	if _, err := open(name, XRCDCreate|XRCDExclusive); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a domain that there is: %v", err)
 	}
-	if _, err := open(name, os.O_RDWR); !errors.Is(err, ErrInvalid) {
+	if _, err := open(name, 2); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a flag of files: %v", err)
 	}
 	closed := good(os.Open(os.DevNull))(t)
 	check(t, closed.Close())
-	if _, err := r.c.OpenXRCD(closed, os.O_CREATE); !errors.Is(err, ErrClosed) {
+	if _, err := r.c.OpenXRCD(closed, XRCDCreate); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed file: %v", err)
 	}
 	qp := good(first.CreateQP(QPConfig{Type: XRCRecv}))(t)
@@ -214,7 +214,7 @@ func xrcErrors(t *testing.T) []errorCase {
 	defer f.Close()
 	cases := []errorCase{
 		{"no domain for the file", second(r.c.OpenXRCD(f, 0)), []error{unix.EAGAIN}},
-		{"flags of files", second(r.c.OpenXRCD(f, os.O_RDWR)), inv},
+		{"unknown flags", second(r.c.OpenXRCD(f, 2)), inv},
 		{"SRQ with a domain and no CQ", srq(SRQConfig{XRCD: m.x}), inv},
 		{"SRQ with a domain of another Context", srq(SRQConfig{XRCD: foreign, CQ: b.cq}), inv},
 		{"SRQ with a CQ of another Context", srq(SRQConfig{XRCD: m.x, CQ: cq}), inv},
@@ -227,8 +227,8 @@ func xrcErrors(t *testing.T) []errorCase {
 		{"QP of another domain", second(m.x.OpenQP(99)), inv},
 		{"domain in use", m.x.Close(), []error{ErrBusy}},
 	}
-	good(r.c.OpenXRCD(f, os.O_CREATE))(t)
-	cases = append(cases, errorCase{"domain that exists", second(r.c.OpenXRCD(f, os.O_EXCL)), inv})
+	good(r.c.OpenXRCD(f, XRCDCreate))(t)
+	cases = append(cases, errorCase{"domain that exists", second(r.c.OpenXRCD(f, XRCDExclusive)), inv})
 	r.k.Set(func() { r.k.XRC, r.k.Refuse = false, map[string]unix.Errno{"QP.CREATE": unix.EOPNOTSUPP} })
 	return append(cases,
 		errorCase{"a device without XRC", second(r.c.OpenXRCD(nil, 0)), []error{ErrNotSupported, unix.EOPNOTSUPP}},

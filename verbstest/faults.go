@@ -20,10 +20,10 @@ type PacketAction string
 
 // The actions of packet faults.
 const (
-	Drop      PacketAction = PacketAction(fabric.Drop)
-	Duplicate PacketAction = PacketAction(fabric.Duplicate)
-	Delay     PacketAction = PacketAction(fabric.Delay)
-	Reorder   PacketAction = PacketAction(fabric.Reorder) // the next packet overtakes it
+	Drop      PacketAction = "drop"
+	Duplicate PacketAction = "duplicate"
+	Delay     PacketAction = "delay"
+	Reorder   PacketAction = "reorder" // the next packet overtakes it
 )
 
 // A PacketFault selects packets of a network, and what happens to them. Acknowledgements and

@@ -17,15 +17,15 @@ type HandshakeMessage string
 // disconnect, and the other replies with DREP. MRA means that a REQ or REP has arrived, and that the
 // reply may take long. For datagrams there are SIDR_REQ and SIDR_REP.
 const (
-	REQ           HandshakeMessage = rdmacmtest.REQ
-	MRA           HandshakeMessage = rdmacmtest.MRA
-	REP           HandshakeMessage = rdmacmtest.REP
-	RTU           HandshakeMessage = rdmacmtest.RTU
-	REJ           HandshakeMessage = rdmacmtest.REJ
-	DREQ          HandshakeMessage = rdmacmtest.DREQ
-	DREP          HandshakeMessage = rdmacmtest.DREP
-	DatagramREQ   HandshakeMessage = rdmacmtest.SIDRReq
-	DatagramReply HandshakeMessage = rdmacmtest.SIDRResp
+	REQ           HandshakeMessage = "REQ"
+	MRA           HandshakeMessage = "MRA"
+	REP           HandshakeMessage = "REP"
+	RTU           HandshakeMessage = "RTU"
+	REJ           HandshakeMessage = "REJ"
+	DREQ          HandshakeMessage = "DREQ"
+	DREP          HandshakeMessage = "DREP"
+	DatagramREQ   HandshakeMessage = "SIDR_REQ"
+	DatagramReply HandshakeMessage = "SIDR_REP"
 )
 
 var handshakeMessages = []HandshakeMessage{REQ, MRA, REP, RTU, REJ, DREQ, DREP, DatagramREQ, DatagramReply}

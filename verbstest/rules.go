@@ -19,42 +19,42 @@ type Rule string
 const (
 	// A message finds no receive in its QP or SRQ and is lost: at once on UC and UD, on RC if the peer has no
 	// retries left, or if the QP is closed while the message waits. Datagrams to multicast groups do not count.
-	ReceiveLate = Rule(engine.RuleReceiveLate)
+	ReceiveLate Rule = "receive-late"
 	// A message is longer than its receive. On UD, the first 40 bytes are the network header.
-	ReceiveLength = Rule(engine.RuleReceiveShort)
+	ReceiveLength Rule = "receive-length"
 	// A message replaces bytes of another one whose completion was not polled: two receives share memory.
-	ReceiveOverlap = Rule(engine.RuleReceiveOverlap)
+	ReceiveOverlap Rule = "receive-overlap"
 	// A request or receive has a local key that names no region, such as that of a closed one.
-	LocalKey = Rule(engine.RuleKey)
+	LocalKey Rule = "key"
 	// The bounds, the rights or the PD of a local key do not fit.
-	LocalAccess = Rule(engine.RuleLocalAccess)
+	LocalAccess Rule = "local-access"
 	// A peer's request has a wrong remote key, bounds, PD or alignment, or the region or the QP does
 	// not permit it.
-	RemoteAccess = Rule(engine.RuleRemoteAccess)
+	RemoteAccess Rule = "remote-access"
 	// A request fails for another reason than its memory: it is too long, or it binds or invalidates
 	// a window wrongly.
-	BadRequest = Rule(engine.RuleRequest)
+	BadRequest Rule = "request"
 	// The local memory of an atomic is not one SGE of eight bytes.
-	AtomicSize = Rule(engine.RuleAtomicAddress)
+	AtomicSize Rule = "atomic"
 	// A packet is for a QP that has never existed, or that was never connected, or a request of a DCI is
 	// for a QP that is not a DCT.
-	Destination = Rule(engine.RuleDestination)
+	Destination Rule = "destination"
 	// A datagram has another Q_Key than the QP that it is for, or a request of a DCI another access key
 	// than the DCT.
-	QKey = Rule(engine.RuleQKey)
+	QKey Rule = "qkey"
 	// The attributes of the two ends of a connection do not fit: the PSNs or the path MTUs differ, or more READs and
 	// atomics may be outstanding than the peer permits.
-	Connection = Rule(engine.RuleConnection)
+	Connection Rule = "connection"
 	// More requests are posted than the completion queue has entries. Unsignaled requests count,
 	// since they complete if their QP fails. Receives of an SRQ do not count.
-	CQCapacity = Rule(engine.RuleCQCapacity)
+	CQCapacity Rule = "cq-capacity"
 	// A completion has no room in its completion queue.
-	CQOverrun = Rule(engine.RuleCQOverrun)
+	CQOverrun Rule = "cq-overrun"
 	// A send queue is full, and none of its requests is signaled: nothing can free it.
-	Unsignaled = Rule(engine.RuleUnsignaled)
+	Unsignaled Rule = "unsignaled"
 	// A CQ was armed (uverbs.CQ.Arm) when it had completions, and was not polled then. They raise no event: poll
 	// between Arm and WaitEvent. A ConnectX raises one, other devices do not.
-	LostWakeup = Rule(engine.RuleLostWakeup)
+	LostWakeup Rule = "lost-wakeup"
 	// A goroutine that the program has started on a machine runs after the test's cleanup.
 	GoroutineLeft Rule = "goroutine-left"
 	// A buffer of package rdma is used after it was released or sent.

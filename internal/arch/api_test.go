@@ -4,8 +4,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +37,53 @@ func TestAPIWithoutInternalTypes(t *testing.T) {
 	if checked < 100 {
 		t.Errorf("only %d files have been checked", checked)
 	}
+}
+
+// TestConstantsAreReadable checks that pkg.go.dev shows the value of each exported constant, and not
+// the name of an internal one. Tests of the packages compare these values with the kernel's.
+func TestConstantsAreReadable(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test() || !slices.Contains(api, f.dir()) {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.CONST {
+				continue
+			}
+			for _, s := range g.Specs {
+				v := s.(*ast.ValueSpec)
+				if !v.Names[0].IsExported() {
+					continue
+				}
+				for _, x := range v.Values {
+					for _, name := range hiddenNames(x) {
+						t.Errorf("%s: the value of %s is %s, which the documentation does not show", f.at(v), v.Names[0].Name, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// hiddenNames returns the names in x that documentation shows without a value: of a package other than
+// time and math, or not exported.
+func hiddenNames(x ast.Expr) (names []string) {
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if p, ok := n.X.(*ast.Ident); ok && p.Name != "time" && p.Name != "math" {
+				names = append(names, p.Name+"."+n.Sel.Name)
+			}
+			return false
+		case *ast.Ident:
+			if !n.IsExported() && n.Name != "iota" && types.Universe.Lookup(n.Name) == nil {
+				names = append(names, n.Name)
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // exportedNames returns the names of packages in pkgs that exported declarations of f

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,7 +47,7 @@ func everyCommand(t *testing.T, prepare func(*soft)) *soft {
 		good(d.pd.CreateQP(cfg))(t)
 	}
 	check(t, cq.Resize(200))
-	check(t, cq.Moderate(4, 10))
+	check(t, cq.Moderate(4, 10*time.Microsecond))
 	check(t, good(c.CreateCQ(uverbs.CQConfig{Entries: 3, NoEvents: true}))(t).Close())
 	check(t, srq.Modify(uverbs.SRQAttr{Limit: 4}, uverbs.SRQMaskLimit))
 	good(srq.Query())(t)
@@ -133,7 +133,7 @@ func (d *desk) everyState(t *testing.T, cq *uverbs.CQ) {
 }
 
 func (d *desk) everyXRC(t *testing.T, cq *uverbs.CQ) {
-	x := good(d.c.OpenXRCD(nil, os.O_CREATE))(t)
+	x := good(d.c.OpenXRCD(nil, uverbs.XRCDCreate))(t)
 	good(d.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, MaxSGE: 2, XRCD: x, CQ: cq}))(t)
 	good(d.pd.CreateQP(uverbs.QPConfig{Type: uverbs.XRCSend, SendCQ: cq, MaxSendWR: 10, MaxSendSGE: 2, MaxInline: 20}))(t)
 	target := good(x.CreateQP(uverbs.QPConfig{Type: uverbs.XRCRecv}))(t)

@@ -32,7 +32,9 @@ func inlineKit(mode uint8) kit {
 func newWire(t *testing.T, k kit, cfg uverbs.QPConfig) *wire {
 	t.Helper()
 	w := &wire{desk: newDesk(t, k)}
-	w.s.Set(func() { w.s.NetRaw, w.s.Raw, w.s.Kernel.Device.DeviceCapFlags = true, true, uverbs.DeviceRawIPCsum })
+	w.s.Set(func() {
+		w.s.NetRaw, w.s.Raw, w.s.Kernel.Device.DeviceCapFlags = true, true, uint32(uverbs.DeviceRawIPCsum)
+	})
 	w.cq = good(w.c.CreateCQ(uverbs.CQConfig{Entries: 255}))(t)
 	cfg.Type, cfg.SendCQ = uverbs.RawPacket, w.cq
 	cfg.MaxSendWR, cfg.MaxRecvWR, cfg.MaxSendSGE, cfg.MaxRecvSGE = 8, 8, 3, 2

@@ -267,7 +267,7 @@ func pageableMRs(t *testing.T) *driver.MRs {
 	if d.s.ctx.memory.Pageable() {
 		t.Error("without an MR on demand, the device finds pages absent")
 	}
-	d.s.Set(func() { d.s.Extended.OdpCaps.GeneralCaps = uverbs.ODPSupport })
+	d.s.Set(func() { d.s.Extended.OdpCaps.GeneralCaps = uint64(uverbs.ODPSupport) })
 	good(d.pd.Alloc(100, uverbs.OnDemand))(t)
 	return d.s.ctx.memory
 }

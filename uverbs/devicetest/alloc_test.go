@@ -19,7 +19,7 @@ func TestDeviceNothingAllocated(t *testing.T) {
 	}
 	q, a, b := l.a.qp, l.a.mr, l.b.mr
 	for name, c := range map[string]struct {
-		needs uint64
+		needs uverbs.DeviceCapFlags
 		post  func() error // posts one signaled request
 		recv  bool
 	}{

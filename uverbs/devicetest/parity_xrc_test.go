@@ -17,7 +17,7 @@ type targets struct {
 }
 
 // openXRCD opens an XRC domain. It skips the test if the device does not support XRC.
-func openXRCD(t testing.TB, dev *uverbs.Context, file *os.File, flags int) *uverbs.XRCD {
+func openXRCD(t testing.TB, dev *uverbs.Context, file *os.File, flags uverbs.XRCDFlags) *uverbs.XRCD {
 	t.Helper()
 	x, err := dev.OpenXRCD(file, flags)
 	if errors.Is(err, uverbs.ErrNotSupported) {
@@ -37,7 +37,7 @@ func domainFile(t testing.TB) *os.File {
 
 func (p *player) openXRC(t testing.TB) {
 	t.Helper()
-	p.xrc = &targets{domain: openXRCD(t, p.dev, domainFile(t), os.O_CREATE)}
+	p.xrc = &targets{domain: openXRCD(t, p.dev, domainFile(t), uverbs.XRCDCreate)}
 	p.srq = must(p.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: parityDepth * len(p.qps), XRCD: p.xrc.domain, CQ: p.cq}))(t)
 	for i := range p.qps {
 		p.xrc.qps = append(p.xrc.qps, must(p.xrc.domain.CreateQP(uverbs.QPConfig{Access: p.qpAccess}))(t))

@@ -13,7 +13,7 @@ func flushing(c *uverbs.QPConfig) { c.Access |= uverbs.FlushGlobal | uverbs.Flus
 // capable skips the test if the device does not report the capability cap. Before that it checks
 // the result of a request that needs it: rxe of a kernel without the operation completes it with an
 // error, mlx5 refuses to post it.
-func capable(t *testing.T, l *loop, cap uint64, feature string, wr uverbs.SendWR) {
+func capable(t *testing.T, l *loop, cap uverbs.DeviceCapFlags, feature string, wr uverbs.SendWR) {
 	t.Helper()
 	if must(l.dev.QueryDevice())(t).CapFlagsEx&cap != 0 {
 		return

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/goverbs/goverbs/internal/features"
@@ -117,7 +118,7 @@ func TestDeviceRefusals(t *testing.T) {
 	t.Run("CQ moderation", func(t *testing.T) {
 		dev := openDevice(t)
 		cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 8}))(t)
-		err := cq.Moderate(2, 10)
+		err := cq.Moderate(2, 10*time.Microsecond)
 		if has := must(dev.QueryDevice())(t).MaxModerateCount > 0; has != (err == nil) {
 			t.Errorf("the device says that it does it: %t; %v", has, err)
 		}

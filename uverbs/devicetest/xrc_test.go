@@ -48,7 +48,7 @@ func newCrossing(t testing.TB) *crossing {
 	openXRCD(t, x.from.dev, nil, 0) // skip the test early
 	for i := range x.sides {
 		s := newXRCSide(t)
-		s.domain = openXRCD(t, s.dev, x.file, os.O_CREATE)
+		s.domain = openXRCD(t, s.dev, x.file, uverbs.XRCDCreate)
 		s.srq = must(s.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 16, XRCD: s.domain, CQ: s.cq}))(t)
 		x.sides[i] = s
 	}
@@ -135,8 +135,8 @@ func TestDeviceXRCShared(t *testing.T) {
 	if _, err := second.dev.OpenXRCD(x.file, 0); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("a domain that nobody has: %v", err)
 	}
-	again := openXRCD(t, second.dev, x.file, os.O_CREATE|os.O_EXCL)
-	if _, err := first.dev.OpenXRCD(x.file, os.O_CREATE|os.O_EXCL); !errors.Is(err, uverbs.ErrInvalid) {
+	again := openXRCD(t, second.dev, x.file, uverbs.XRCDCreate|uverbs.XRCDExclusive)
+	if _, err := first.dev.OpenXRCD(x.file, uverbs.XRCDCreate|uverbs.XRCDExclusive); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("a domain that is to be new: %v", err)
 	}
 	check(t, again.Close())

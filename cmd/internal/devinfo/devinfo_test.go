@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -48,7 +49,7 @@ func rxe() *deviceInfo {
 
 // rich returns a device that has all attributes. testdata/rich.txt and brief.txt
 // are the output of ibv_devinfo, with and without -v, linked with a libibverbs
-// that returns these values.
+// that returns these values, and 0 for what no device has.
 func rich() *deviceInfo {
 	d := rxe()
 	d.device.Name, d.boardID = "mlx5_0", "MT_0000000359"
@@ -56,7 +57,7 @@ func rich() *deviceInfo {
 	a, e := d.attr, d.ether
 	a.FWVer, a.VendorID, a.VendorPartID, a.HWVer = "22.41.1000", 0x2c9, 4125, 0x1a
 	a.CapFlags = 1<<0 | 1<<20 | 1<<30
-	a.AtomicCap, a.MaxFMR, a.MaxMapPerFMR, a.MaxSRQ = 7, 3, 4, 0
+	a.AtomicCap, a.MaxSRQ = 7, 0
 	a.ODP = uverbs.ODPCaps{General: 7, RC: 0x1f, UC: 1 << 5, UD: 1 << 9}
 	a.TimestampMask, a.HCACoreClock, e.RawPacketCaps = 1<<63-1, 1000000, 0x1f
 	a.CapFlagsEx = 1<<34 | 1<<36 | 1
@@ -65,7 +66,8 @@ func rich() *deviceInfo {
 	e.TSO = ether.TSOCaps{MaxSize: 65536, SupportedQPTs: 1<<8 | 1<<4}
 	a.PacketPacing = uverbs.PacketPacingCaps{MinRate: 1, MaxRate: 100000000, SupportedQPTs: 1<<8 | 1<<2}
 	a.TagMatching = uverbs.TMCaps{MaxRndvHdrSize: 16, MaxNumTags: 127, Flags: 1, MaxOps: 64, MaxSGE: 1}
-	a.MaxModerateCount, a.MaxModeratePeriod, a.MaxDMSize, e.MaxWQTypeRQ = 65535, 4095, 131072, 8388608
+	a.MaxModerateCount, a.MaxModeratePeriod, a.MaxDMSize, e.MaxWQTypeRQ =
+		65535, 4095*time.Microsecond, 131072, 8388608
 	p := d.ports[0].attr
 	p.State, p.ActiveMTU, p.MaxVLNum, p.ActiveWidth, p.ActiveSpeed, p.PhysState = 5, 9, 9, 9, 9, 9
 	d.ports[0].gids[0].Type = uverbs.GIDTypeRoCEv1

@@ -102,19 +102,16 @@ func (p printer) limits(a *uverbs.DeviceAttr) {
 	p.flags(uint64(a.CapFlags), capFlags)
 	p.counts([]count{
 		{"max_sge", a.MaxSGE}, {"max_sge_rd", a.MaxSGERd}, {"max_cq", a.MaxCQ}, {"max_cqe", a.MaxCQE},
-		{"max_mr", a.MaxMR}, {"max_pd", a.MaxPD}, {"max_qp_rd_atom", a.MaxQPRdAtom}, {"max_ee_rd_atom", a.MaxEERdAtom},
+		{"max_mr", a.MaxMR}, {"max_pd", a.MaxPD}, {"max_qp_rd_atom", a.MaxQPRdAtom}, {"max_ee_rd_atom", 0},
 		{"max_res_rd_atom", a.MaxResRdAtom}, {"max_qp_init_rd_atom", a.MaxQPInitRdAtom},
-		{"max_ee_init_rd_atom", a.MaxEEInitRdAtom},
+		{"max_ee_init_rd_atom", 0},
 	})
 	p.device("atomic_cap", "%s (%d)", name(atomicCaps, a.AtomicCap, "invalid atomic capability"), a.AtomicCap)
 	p.counts([]count{
-		{"max_ee", a.MaxEE}, {"max_rdd", a.MaxRDD}, {"max_mw", a.MaxMW}, {"max_raw_ipv6_qp", a.MaxRawIPv6QP},
+		{"max_ee", 0}, {"max_rdd", 0}, {"max_mw", a.MaxMW}, {"max_raw_ipv6_qp", 0},
 		{"max_raw_ethy_qp", a.MaxRawEthyQP}, {"max_mcast_grp", a.MaxMcastGrp}, {"max_mcast_qp_attach", a.MaxMcastQPAttach},
-		{"max_total_mcast_qp_attach", a.MaxTotalMcastQP}, {"max_ah", a.MaxAH}, {"max_fmr", a.MaxFMR},
+		{"max_total_mcast_qp_attach", a.MaxTotalMcastQP}, {"max_ah", a.MaxAH}, {"max_fmr", 0},
 	})
-	if a.MaxFMR != 0 {
-		p.device("max_map_per_fmr", "%d", a.MaxMapPerFMR)
-	}
 	p.device("max_srq", "%d", a.MaxSRQ)
 	if a.MaxSRQ != 0 {
 		p.counts([]count{{"max_srq_wr", a.MaxSRQWR}, {"max_srq_sge", a.MaxSRQSGE}})
@@ -137,7 +134,7 @@ func (p printer) counts(all []count) {
 // extended prints the additional attributes of struct ibv_device_attr_ex.
 func (p printer) extended(a *uverbs.DeviceAttr, e *ether.DeviceAttr) {
 	p.text("general_odp_caps:")
-	p.flags(a.ODP.General, odpGeneral)
+	p.flags(uint64(a.ODP.General), odpGeneral)
 	p.odp("rc", a.ODP.RC)
 	p.odp("uc", a.ODP.UC)
 	p.odp("ud", a.ODP.UD)
@@ -157,7 +154,7 @@ func (p printer) extended(a *uverbs.DeviceAttr, e *ether.DeviceAttr) {
 		p.known(uint64(e.RawPacketCaps), rawPacketCaps)
 	}
 	p.device("device_cap_flags_ex", "0x%X", a.CapFlagsEx)
-	p.flags(a.CapFlagsEx&^0xffffffff, capFlagsEx)
+	p.flags(uint64(a.CapFlagsEx)&^0xffffffff, capFlagsEx)
 	p.tso(&e.TSO)
 	p.rss(&e.RSS)
 	p.device("max_wq_type_rq", "%d", e.MaxWQTypeRQ)
@@ -172,7 +169,7 @@ func (p printer) optional(a *uverbs.DeviceAttr) {
 		fmt.Fprintln(p.w)
 		p.text("cq moderation caps:")
 		p.line(2, "max_cq_count", 32, "%d", a.MaxModerateCount)
-		p.line(2, "max_cq_period", 32, "%d us", a.MaxModeratePeriod)
+		p.line(2, "max_cq_period", 32, "%d us", a.MaxModeratePeriod.Microseconds())
 		fmt.Fprintln(p.w)
 	}
 	if a.MaxDMSize != 0 {
@@ -181,7 +178,7 @@ func (p printer) optional(a *uverbs.DeviceAttr) {
 	}
 }
 
-func (p printer) odp(transport string, caps uint32) {
+func (p printer) odp(transport string, caps uverbs.ODPOps) {
 	p.text(transport + "_odp_caps:")
 	if caps == 0 {
 		p.item("NO SUPPORT")

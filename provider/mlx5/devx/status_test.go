@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -53,5 +54,12 @@ func TestNil(t *testing.T) {
 		if !errors.Is(err, uverbs.ErrInvalid) {
 			t.Errorf("%d: %v", i, err)
 		}
+	}
+}
+
+// TestUARTypes compares the types of pages with the kernel's.
+func TestUARTypes(t *testing.T) {
+	if BlueFlame != uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF || NonCached != uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC {
+		t.Errorf("BlueFlame is %d and NonCached %d", BlueFlame, NonCached)
 	}
 }

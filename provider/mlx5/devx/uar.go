@@ -16,10 +16,10 @@ import (
 // A UARType is how the CPU stores to a page of doorbell registers.
 type UARType uint32
 
-// The types of pages.
+// The types of pages: MLX5_IB_UAPI_UAR_ALLOC_TYPE_*.
 const (
-	BlueFlame UARType = uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF // write-combining, for WQEs
-	NonCached UARType = uapi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC // for doorbells
+	BlueFlame UARType = 0 // write-combining, for WQEs
+	NonCached UARType = 1 // for doorbells
 )
 
 // A UAR is a page of doorbell registers: struct mlx5dv_devx_uar.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
@@ -133,7 +132,7 @@ func (p *player) connect() error {
 }
 
 func (p *player) openXRCD() (err error) {
-	p.xrcd, err = p.dev.OpenXRCD(nil, os.O_CREATE)
+	p.xrcd, err = p.dev.OpenXRCD(nil, uverbs.XRCDCreate)
 	return err
 }
 

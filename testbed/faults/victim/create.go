@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"os"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/ether"
@@ -105,7 +104,7 @@ func (m *creator) many() error {
 
 // xrc creates an XRC domain, an SRQ in it, and both types of XRC QPs.
 func (m *creator) xrc() error {
-	x, err := m.dev.OpenXRCD(nil, os.O_CREATE)
+	x, err := m.dev.OpenXRCD(nil, uverbs.XRCDCreate)
 	if _, err = addObject(m, x, err); err != nil {
 		return err
 	}
