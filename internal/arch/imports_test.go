@@ -59,6 +59,7 @@ var layers = []struct {
 	{"internal/firmware", []string{"uverbs"}},
 	{"provider/mlx5/devx", []string{"uverbs", "mmio", "provider/mlx5", "internal/ctxerr", "internal/driver",
 		"internal/provider", "internal/firmware", "internal/ioctl", "internal/uapi"}},
+	{"provider/mlx5/gen", nil},
 	{"provider/mlx5", []string{"uverbs", "mmio", "internal/driver", "internal/provider", "internal/firmware",
 		"internal/ioctl", "internal/uapi", "internal/leak"}},
 	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},

@@ -53,8 +53,8 @@ func dcWQE(o *oracle, cur uint32, wr *uverbs.SendWR, lead []byte, stream uint16)
 	return w
 }
 
-// buildDC adds a request of a DCI to a batch. The address comes before the data if first is set, and after it
-// otherwise.
+// buildDC adds a request to the batch of a DCI, a UD QP or an XRCSend QP. The address comes before the data if first is
+// set, and after it otherwise.
 func buildDC(b *bench, wr *uverbs.SendWR, first bool, once bool) {
 	ex := wr.Imm
 	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
@@ -63,30 +63,36 @@ func buildDC(b *bench, wr *uverbs.SendWR, first bool, once bool) {
 	rest := *wr
 	switch {
 	case once && b.sq.ops[wr.Opcode]&(imm32|key) == 0 && wr.Inline != nil:
-		b.dci.OpInline(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
+		b.OpInline(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.Inline)
 		rest.Inline = nil
 	case once && b.sq.ops[wr.Opcode]&(imm32|key) == 0 && len(wr.SGL) > 0:
-		b.dci.OpSGE(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
+		b.OpSGE(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, wr.SGL[0])
 		rest.SGL = wr.SGL[1:]
 	default:
-		b.dci.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
+		b.Op(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, ex)
 	}
 	dest := func() {
-		if wr.Opcode != uverbs.OpLocalInv {
-			b.dci.DCAddr(provider.AHOf(wr.AH), wr.QPN, wr.DCKey, wr.DCStream)
+		switch {
+		case wr.Opcode == uverbs.OpLocalInv:
+		case b.sq.typ == uverbs.DCI:
+			b.DCAddr(provider.AHOf(wr.AH), wr.QPN, wr.DCKey, wr.DCStream)
+		case b.sq.typ == uverbs.UD:
+			b.UDAddr(provider.AHOf(wr.AH), wr.QPN, wr.QKey)
+		default:
+			b.RemoteSRQ(wr.RemoteSRQN)
 		}
 	}
 	if first {
 		dest()
 	}
 	if wr.Opcode == uverbs.OpCompareSwap || wr.Opcode == uverbs.OpFetchAdd {
-		b.dci.Atomic(wr.CompareAdd, wr.Swap)
+		b.Atomic(wr.CompareAdd, wr.Swap)
 	}
 	if rest.Inline != nil {
-		b.dci.Inline(rest.Inline)
+		b.Inline(rest.Inline)
 	}
 	for _, s := range rest.SGL {
-		b.dci.SGE(s)
+		b.SGE(s)
 	}
 	if !first {
 		dest()

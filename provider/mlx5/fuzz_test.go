@@ -45,37 +45,46 @@ func (e *eater) wr() uverbs.SendWR {
 	return wr
 }
 
+const fuzzedKinds = 6
+
 // A fuzzed is a QP that invented requests are posted to.
 type fuzzed struct {
 	*bench
-	ah *uverbs.AH // DCI
+	ah *uverbs.AH // DCI and UD
 }
 
-// newFuzzed returns a QP whose type depends on kind: RC, UC, or DCI without or with streams.
+// newFuzzed returns a QP whose type depends on kind: RC, UC, DCI without or with streams, UD, or XRC.
 func newFuzzed(t *testing.T, kind uint8) *fuzzed {
 	t.Helper()
 	cfg := uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 6, MaxSendSGE: 4, MaxInline: 100}
-	switch kind % 4 {
+	switch kind % fuzzedKinds {
 	case 1:
 		cfg.Type = uverbs.UC
 	case 2:
 		cfg.Type = uverbs.DCI
 	case 3:
 		cfg.Type, cfg.DCIStreams.Concurrent = uverbs.DCI, 4
+	case 4:
+		cfg.Type = uverbs.UD
+	case 5:
+		cfg.Type = uverbs.XRCSend
 	}
 	q := &fuzzed{bench: newBench(t, cfg, nil)}
-	if q.dci != nil {
+	if q.sq.pd != nil {
 		q.ah = address(&q.pd)
 	}
 	return q
 }
 
-// wr returns a request, which may be invalid. On a DCI, the address of some is missing.
+// wr returns a request, which may be invalid. If it needs an address, that of some is missing.
 func (q *fuzzed) wr(e *eater) uverbs.SendWR {
 	wr := e.wr()
-	if q.dci != nil && e.next(16) > 0 {
-		wr.AH, wr.QPN, wr.DCKey = q.ah, e.next(1<<16), uint64(e.next(1<<16))<<40
-		if e.next(8) == 0 {
+	if q.sq.typ == uverbs.XRCSend {
+		wr.RemoteSRQN = e.next(1 << 16)
+	}
+	if q.sq.pd != nil && e.next(16) > 0 {
+		wr.AH, wr.QPN, wr.DCKey, wr.QKey = q.ah, e.next(1<<16), uint64(e.next(1<<16))<<40, e.next(1<<16)<<7
+		if q.dci != nil && e.next(8) == 0 {
 			wr.DCStream = uint16(e.next(1 << 16))
 		}
 	}
@@ -93,18 +102,13 @@ func (q *fuzzed) mine(wrs ...uverbs.SendWR) []uverbs.SendWR {
 	return wrs
 }
 
-func (q *fuzzed) post(wrs ...uverbs.SendWR) (int, error) {
-	if q.dci != nil {
-		return q.dci.PostSend(q.mine(wrs...))
-	}
-	return q.PostSend(wrs)
-}
+func (q *fuzzed) post(wrs ...uverbs.SendWR) (int, error) { return q.PostSend(q.mine(wrs...)) }
 
 // add adds a request to the batch, with one call for the operation and its data if once is set and there is such a
 // call.
 func (q *fuzzed) add(wr *uverbs.SendWR, once bool) {
 	switch {
-	case q.dci != nil:
+	case q.sq.destSegments > 0:
 		buildDC(q.bench, &q.mine(*wr)[0], wr.WRID%4 < 2, once)
 	case once:
 		buildOnce(q.bench, wr, nil)
@@ -115,16 +119,27 @@ func (q *fuzzed) add(wr *uverbs.SendWR, once bool) {
 
 // wqe returns what the ring has to have at block cur after a valid request.
 func (q *fuzzed) wqe(o *oracle, cur uint32, wr *uverbs.SendWR) []byte {
-	if q.dci == nil {
+	if q.sq.destSegments == 0 {
 		return o.wqe(cur, wr, nil, nil)
 	}
-	return dcWQE(o, cur, wr, dcLead(provider.AHOf(q.ah), wr.QPN, wr.DCKey), wr.DCStream)
+	return dcWQE(o, cur, wr, lead(q.sq.typ, wr, q.ah), wr.DCStream)
+}
+
+// lead returns the segments of a request that name its destination. ah is its address.
+func lead(t uverbs.QPType, wr *uverbs.SendWR, ah *uverbs.AH) []byte {
+	switch t {
+	case uverbs.UD:
+		return dcLead(provider.AHOf(ah), wr.QPN, uint64(wr.QKey)<<32)
+	case uverbs.XRCSend:
+		return append(binary.BigEndian.AppendUint32(nil, wr.RemoteSRQN), make([]byte, 12)...)
+	}
+	return dcLead(provider.AHOf(ah), wr.QPN, wr.DCKey)
 }
 
 // FuzzPost checks that lists and batches have the same effect for any requests: they write the same as the oracle and
 // leave earlier requests unchanged.
 func FuzzPost(f *testing.F) {
-	for kind := range uint8(4) {
+	for kind := range uint8(fuzzedKinds) {
 		f.Add([]byte("seed seed seed seed seed seed seed seed seed seed seed seed"), kind)
 		f.Add(bytes.Repeat([]byte{8, 0, 3, 1}, 100), kind)
 		f.Add(bytes.Repeat([]byte{0, 0, 1, 0, 2, 0, 3, 0, 1, 0}, 60), kind)

@@ -31,12 +31,14 @@ var (
 	_ driver.DCT = (*dct)(nil)
 	_ driver.ECE = (*dct)(nil)
 
-	_ driver.ECE       = (*dci)(nil)
-	_ driver.Finisher  = (*dci)(nil)
-	_ driver.RawPoster = (*dci)(nil)
+	_ driver.ECE       = (*watchedQP)(nil)
+	_ driver.Finisher  = (*watchedQP)(nil)
+	_ driver.Stateful  = (*watchedQP)(nil)
+	_ driver.RawPoster = (*watchedQP)(nil)
 
 	_ provider.QP  = (*dci)(nil)
+	_ provider.QP  = (*ud)(nil)
+	_ provider.QP  = (*xrcInitiator)(nil)
 	_ provider.QP  = (*watchedQP)(nil)
-	_ provider.QP  = (*watchedDCI)(nil)
 	_ provider.SRQ = (*watchedSRQ)(nil)
 )

@@ -123,11 +123,20 @@ func (o *oracle) umr(b *driver.Bind) []byte {
 
 // A bench is a QP without a device.
 type bench struct {
-	*qp
+	queues
+	provider.QP
 	regs []byte
 	pd   driver.PD
 	dci  *dci // if the QP is one
 }
+
+// A benchOwner is the owner of a bench's QP.
+type benchOwner struct{}
+
+func (benchOwner) Bind(*uverbs.SendWR) (driver.Bind, error) { return driver.Bind{}, nil }
+func (benchOwner) MTU() uint64                              { return 4096 }
+func (benchOwner) Checksums() bool                          { return false }
+func (benchOwner) DoorbellError(err error) error            { return err }
 
 // newBench creates a queue pair without a kernel.
 func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *bench {
@@ -146,11 +155,12 @@ func newBench(t testing.TB, cfg uverbs.QPConfig, change func(*deviceContext)) *b
 		cfg.Type = uverbs.RC
 	}
 	b := &bench{regs: mem.Bytes()[uarSend:]}
-	u, _, err := c.CreateQP(&cfg, provider.QPEnv{PD: &b.pd}, func([]byte, []byte) (driver.Reply, error) {
+	env := provider.QPEnv{PD: &b.pd, Owner: benchOwner{}}
+	u, _, err := c.CreateQP(&cfg, env, func([]byte, []byte) (driver.Reply, error) {
 		return driver.Reply{Handle: 1, Number: benchQPN}, nil
 	})
 	check(t, err)
-	b.qp = queuesOf(u)
+	b.qp, b.QP = queuesOf(u), u
 	b.dci, _ = u.(*dci)
 	t.Cleanup(func() {
 		check(t, b.Retire(true))

@@ -87,7 +87,7 @@ func (c *deviceContext) CreateQP(
 	if cfg.Type == uverbs.RawPacket && !c.indexed {
 		return nil, reply, errUnindexed
 	}
-	q, d := newQP(cfg.Type)
+	t, q := newQP(cfg.Type)
 	q.ctx, q.outOfOrder = c, options.OutOfOrder
 	if err := q.prepare(&s, env); err != nil {
 		return nil, reply, errors.Join(err, q.release(false))
@@ -108,20 +108,33 @@ func (c *deviceContext) CreateQP(
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqRoom, q.rq.maxSGE
 	}
-	if d != nil {
-		d.configure()
-		return c.watchDCI(d, s.maxSend), reply, nil
-	}
-	return c.watch(q, s.maxSend), reply, nil
+	return c.watch(t, q, s.maxSend), reply, nil
 }
 
-// newQP returns an empty QP, and if it is a DCI, the DCI that it is part of.
-func newQP(t uverbs.QPType) (*qp, *dci) {
-	if t == uverbs.DCI {
-		d := new(dci)
-		return &d.qp, d
+// A dci, a ud and an xrcInitiator are QPs whose requests name their destination. Their encoders are in
+// zencode_unsafe.go. OpSGE and OpInline write a request except its destination and leave it at sendQueue.cur, in the
+// state requestUnaddressed. DCAddr, UDAddr or RemoteSRQ writes the destination and completes the request.
+type (
+	dci          struct{ qp }
+	ud           struct{ qp }
+	xrcInitiator struct{ qp }
+)
+
+// newQP returns an empty QP of a type, and what QPs of all types have in common.
+func newQP(t uverbs.QPType) (provider.QP, *qp) {
+	switch t {
+	case uverbs.DCI:
+		q := new(dci)
+		return q, &q.qp
+	case uverbs.UD:
+		q := new(ud)
+		return q, &q.qp
+	case uverbs.XRCSend:
+		q := new(xrcInitiator)
+		return q, &q.qp
 	}
-	return new(qp), nil
+	q := new(qp)
+	return q, q
 }
 
 // createXRCTarget creates a QP without queues. Unless it has options, there is nothing to do for it later.
@@ -186,7 +199,6 @@ func (q *qp) setRegister(r *register) {
 	if q.ctx.set.preferBF {
 		s.burstSGE = r.most
 	}
-	s.single = min(s.burstSGE, 1)
 	if r.shared || r.domain || r.bell != nil {
 		s.shared = r // ring sets the half, which other QPs change
 	} else {

@@ -79,16 +79,19 @@ func (q *qp) Bind(b driver.Bind, err error) {
 // Flush fails: the device has no FLUSH, so there is no operation that it belongs to.
 func (q *qp) Flush(uint32, uint8, uint8) { q.sq.fail(uverbs.ErrMalformed) }
 
+//go:noinline
 func (q *qp) UDAddr(ah *driver.AH, qpn, qkey uint32) {
 	q.sq.udAddr(ah, qpn, qkey)
 	runtime.KeepAlive(q)
 }
 
+//go:noinline
 func (q *qp) RemoteSRQ(srqn uint32) {
 	q.sq.remoteSRQ(srqn)
 	runtime.KeepAlive(q)
 }
 
+//go:noinline
 func (q *qp) DCAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
 	q.sq.dcAddr(ah, dctn, key, stream)
 	runtime.KeepAlive(q)

@@ -40,7 +40,7 @@ type sendQueue struct {
 	db       mmio.Doorbell
 	burst    uint64    // largest burst that the register accepts, in blocks
 	burstSGE uint64    // the same, for a request without inline data
-	single   uint64    // the same, for such a request of one block
+	single   uint64    // size of a burst of a request with one SGE
 	shared   *register // nil if no other queue uses the register
 
 	tail       *uint32
@@ -56,7 +56,7 @@ type sendQueue struct {
 	owner      provider.QPOwner
 
 	// destSegments is the number of segments that name the destination of every request, after the
-	// control segment: with XRC the peer's SRQ, with DC the address and the DCT.
+	// control segment: with XRC the peer's SRQ, with DC the address and the DCT, with UD the address and the QP.
 	destSegments uint32
 
 	frames *frameQueue // raw packet QPs only
@@ -87,16 +87,22 @@ func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes
 	case uverbs.UC:
 		s.ops = &opsUC
 	case uverbs.XRCSend:
-		s.ops, s.destSegments = &opsXRC, xrcSegments
+		s.destSegments = xrcSegments
 	case uverbs.DCI:
-		s.ops, s.destSegments, s.pd = &opsXRC, datagramSegments, env.PD
+		s.destSegments, s.pd = datagramSegments, env.PD
 		s.streams = cfg.DCIStreams.Concurrent > 0
 	case uverbs.RawPacket:
 		s.ops, s.frames = &opsRaw, newFrameQueue(env.Owner.Checksums, z.header, mrs)
 	case uverbs.UD:
-		s.ops, s.pd, s.mtu, s.maxMessage = &opsUD, env.PD, env.Owner.MTU, 0
+		s.ops, s.destSegments, s.pd = &opsUD, datagramSegments, env.PD
+		s.mtu, s.maxMessage = env.Owner.MTU, 0
 	}
-	s.lastInline = s.mask + 1 - min(s.mask+1, uint32(overheadInline+s.maxInline+blockSize-1)/blockSize)
+	segments := ctrlSegments + s.destSegments + raddrSegments
+	if blocks := uint64(segments+perBlock) / perBlock; s.burstSGE >= blocks {
+		s.single = blocks
+	}
+	inline := segments*segmentSize + inlineHeader + uint32(s.maxInline)
+	s.lastInline = s.mask + 1 - min(s.mask+1, (inline+blockSize-1)/blockSize)
 	s.fastTables()
 }
 

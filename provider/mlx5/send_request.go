@@ -14,7 +14,7 @@ type request struct {
 
 	// Left by the fast path for open.
 	named  uverbs.Opcode
-	data   uint32 // requestEmpty: where its data goes, in bytes of the ring; on a DCI, its size in blocks
+	data   uint32 // requestEmpty: where its data goes, in bytes of the ring; requestUnaddressed: its size in blocks
 	length uint32 // requestOneSGE, requestUnaddressed, requestAddressed: of its SGE; or with inline data its segments
 
 	// requestOpen.
@@ -23,8 +23,8 @@ type request struct {
 	sges      int
 	total     uint64 // bytes of its SGEs
 	inlined   bool   // it has inline data
-	wantsDest bool   // the destination is still to be named: the peer's SRQ or the DCT
-	wants     error  // the error if the request ends now: its address, operand or window is missing
+	wantsDest bool   // the destination is still to be named: the peer's SRQ, the DCT or the peer's QP
+	wants     error  // the error if the request ends now: its operand or window is missing
 	fence     uint8  // flags that the request after it must have
 }
 
@@ -40,8 +40,9 @@ type request struct {
 //	open     empty   oneSGE  inlined   open    open     open    closed or inlined
 //	failed   failed  failed  failed    failed  failed   failed  failed
 //
-// On a DCI, OpSGE and OpInline lead to unaddressed, and DCAddr from there to addressed. Both are as oneSGE, or with
-// inline data as inlined, but in unaddressed the other calls and close fail until the address is named.
+// If requests name their destination, OpSGE and OpInline lead to unaddressed, and DCAddr, UDAddr or RemoteSRQ from
+// there to addressed. Both are as oneSGE, or with inline data as inlined, but in unaddressed the other calls and close
+// fail until the destination is named.
 type requestState uint8
 
 const (
@@ -49,9 +50,9 @@ const (
 	requestEmpty                           // complete in one block, without data
 	requestOneSGE                          // complete in one block; SGEs may follow
 	requestInlined                         // complete, with inline data
-	requestAddressed                       // on a DCI: complete; SGEs may follow, unless it has inline data
+	requestAddressed                       // complete, with a destination; SGEs may follow, unless it has inline data
 	requestOpen                            // not part of the queue until close
-	requestUnaddressed                     // on a DCI: complete except for the address
+	requestUnaddressed                     // complete except for the destination
 	requestFailed                          // something was wrong: see err
 )
 
@@ -101,9 +102,6 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 		}
 	case s.frames != nil:
 		s.setEthSeg(f)
-	case s.typ == uverbs.UD:
-		r.size += datagramSegments
-		r.wants = uverbs.ErrNoAH
 	case o.completes() == uverbs.WCBindMW:
 		r.wants = uverbs.ErrNoMW
 	case o.completes() == uverbs.WCLocalInv:
@@ -137,15 +135,15 @@ func (s *sendQueue) open() bool {
 		s.setLimit()
 		return true
 	case requestUnaddressed, requestAddressed:
-		s.reopenDC()
+		s.reopenDest()
 		return true
 	}
 	s.fail(uverbs.ErrMalformed)
 	return false
 }
 
-// reopenDC is open for a request of the fast path of a DCI.
-func (s *sendQueue) reopenDC() {
+// reopenDest is open for a request of the fast path that names its destination.
+func (s *sendQueue) reopenDest() {
 	r := &s.request
 	r.wantsDest = r.state == requestUnaddressed
 	if !r.wantsDest {
@@ -155,7 +153,7 @@ func (s *sendQueue) reopenDC() {
 	r.state, r.op, r.wants, r.fence = requestOpen, s.ops[r.named&15], nil, 0
 	r.size, r.sges, r.total = r.length, 0, 0
 	if !r.inlined {
-		r.size, r.sges, r.total = ctrlSegments+datagramSegments+1, 1, uint64(r.length)
+		r.size, r.sges, r.total = ctrlSegments+s.destSegments+1, 1, uint64(r.length)
 		if r.op&remote != 0 {
 			r.size += raddrSegments
 		}
@@ -174,17 +172,11 @@ func (s *sendQueue) close() bool {
 		return true
 	case r.state == requestFailed:
 		return false
-	case r.state == requestUnaddressed:
-		s.fail(uverbs.ErrNoAH)
-		return false
-	case r.wants != nil:
+	case r.state == requestOpen && r.wants != nil:
 		s.fail(r.wants)
 		return false
-	case r.wantsDest && s.typ == uverbs.DCI:
-		s.fail(uverbs.ErrNoAH)
-		return false
-	case r.wantsDest:
-		s.fail(uverbs.ErrNoSRQN)
+	case r.state == requestUnaddressed, r.wantsDest:
+		s.fail(s.noDest())
 		return false
 	}
 	s.setCtrlSeg(s.cur, r.op, r.size)
@@ -198,6 +190,14 @@ func (s *sendQueue) close() bool {
 	}
 	s.setLimit()
 	return true
+}
+
+// noDest returns the error for a request without a destination.
+func (s *sendQueue) noDest() error {
+	if s.typ == uverbs.XRCSend {
+		return uverbs.ErrNoSRQN
+	}
+	return uverbs.ErrNoAH
 }
 
 // sge adds a buffer. Empty buffers are omitted: on the ring, a length of 0 means 2^31 bytes,
@@ -313,7 +313,7 @@ func (s *sendQueue) udAddr(ah *driver.AH, qpn, qkey uint32) {
 		return
 	}
 	s.setDatagramSeg(s.cur, ctrlSegments, av, qpn, qkey)
-	s.request.wants = nil
+	s.request.wantsDest = false
 }
 
 // remoteSRQ sets the SRQ of the peer that the request is for.

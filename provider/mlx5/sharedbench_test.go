@@ -41,7 +41,7 @@ func benchShared(b *testing.B, registers, n int, burst bool) {
 	for range n {
 		u, _, err := c.CreateQP(&cfg, provider.QPEnv{}, noCommand)
 		check(b, err)
-		all = append(all, &bench{qp: u.(*qp)})
+		all = append(all, &bench{queues: queues{u.(*qp)}, QP: u})
 	}
 	wrs := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{{Addr: 0x1000, Length: 32, LKey: 7}}, RemoteAddr: 0x2000, RKey: 8}}

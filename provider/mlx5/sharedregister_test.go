@@ -47,7 +47,7 @@ func TestSharedRegister(t *testing.T) {
 		u, _, err := c.CreateQP(&uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 64, MaxSendSGE: 1}, provider.QPEnv{},
 			func([]byte, []byte) (driver.Reply, error) { return driver.Reply{Number: uint32(0x100 + i)}, nil })
 		check(t, err)
-		all = append(all, &bench{qp: u.(*qp)})
+		all = append(all, &bench{queues: queues{u.(*qp)}, QP: u})
 	}
 	// A QP with a separate register does not wait for the lock of a shared one.
 	r.mu.Lock()

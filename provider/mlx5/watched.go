@@ -3,6 +3,7 @@ package mlx5
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
@@ -11,16 +12,24 @@ import (
 // A watchedQP is the queues of a QP whose device is in memory and must know of posts that ring no
 // doorbell.
 type watchedQP struct {
-	*qp
+	queues
+	sender
 	posts   ioctl.Posts
 	maxSend int
 }
 
-// A watchedDCI is a watchedQP for a DCI.
-type watchedDCI struct {
-	*dci
-	posts   ioctl.Posts
-	maxSend int
+// queues are what QPs of all types have in common.
+type queues struct{ *qp }
+
+// A sender has the methods that differ between the types of QPs.
+type sender interface {
+	PostSend(wrs []uverbs.SendWR) (int, error)
+	Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32)
+	OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE)
+	OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte)
+	UDAddr(ah *driver.AH, qpn, qkey uint32)
+	RemoteSRQ(srqn uint32)
+	DCAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16)
 }
 
 // A watchedSRQ is an SRQ of such a device.
@@ -29,20 +38,12 @@ type watchedSRQ struct {
 	posts ioctl.Posts
 }
 
-// watch returns q, or what replaces it if the device must know of posts.
-func (c *deviceContext) watch(q *qp, maxSend int) provider.QP {
+// watch returns t, whose queues are q, or what replaces it if the device must know of posts.
+func (c *deviceContext) watch(t provider.QP, q *qp, maxSend int) provider.QP {
 	if p, ok := c.uars.bell.(ioctl.Posts); ok {
-		return &watchedQP{q, p, maxSend}
+		return &watchedQP{queues{q}, t, p, maxSend}
 	}
-	return q
-}
-
-// watchDCI is watch for a DCI.
-func (c *deviceContext) watchDCI(q *dci, maxSend int) provider.QP {
-	if p, ok := c.uars.bell.(ioctl.Posts); ok {
-		return &watchedDCI{q, p, maxSend}
-	}
-	return q
+	return t
 }
 
 // watchSRQ is watch for an SRQ.
@@ -57,9 +58,7 @@ func (c *deviceContext) watchSRQ(s *srq) provider.SRQ {
 func unwatched(q any) any {
 	switch w := q.(type) {
 	case *watchedQP:
-		return w.qp
-	case *watchedDCI:
-		return w.dci
+		return w.sender
 	case *watchedSRQ:
 		return w.srq
 	}
@@ -73,6 +72,10 @@ func queuesOf(q any) *qp {
 		return g
 	case *dci:
 		return &g.qp
+	case *ud:
+		return &g.qp
+	case *xrcInitiator:
+		return &g.qp
 	case *dct:
 		return &g.qp
 	}
@@ -81,38 +84,22 @@ func queuesOf(q any) *qp {
 
 // PostSend implements driver.QP.
 func (q *watchedQP) PostSend(wrs []uverbs.SendWR) (int, error) {
-	n, err := q.qp.PostSend(wrs)
-	q.checkFull(err)
+	n, err := q.sender.PostSend(wrs)
+	q.reportFull(err)
 	return n, err
 }
 
 // Submit implements driver.QP.
 func (q *watchedQP) Submit() error {
 	err := q.qp.Submit()
-	q.checkFull(err)
-	return err
-}
-
-func (q *watchedQP) checkFull(err error) { q.reportFull(q.posts, q.maxSend, err) }
-
-// PostSend implements driver.QP.
-func (q *watchedDCI) PostSend(wrs []uverbs.SendWR) (int, error) {
-	n, err := q.dci.PostSend(wrs)
-	q.reportFull(q.posts, q.maxSend, err)
-	return n, err
-}
-
-// Submit implements driver.QP.
-func (q *watchedDCI) Submit() error {
-	err := q.dci.Submit()
-	q.reportFull(q.posts, q.maxSend, err)
+	q.reportFull(err)
 	return err
 }
 
 // reportFull reports a full send queue after a post that returned err.
-func (q *qp) reportFull(posts ioctl.Posts, maxSend int, err error) {
-	if errors.Is(err, uverbs.ErrQueueFull) || q.SendsOutstanding() >= maxSend {
-		posts.Full(uint32(q.sq.qpn >> 8))
+func (q *watchedQP) reportFull(err error) {
+	if errors.Is(err, uverbs.ErrQueueFull) || q.SendsOutstanding() >= q.maxSend {
+		q.posts.Full(uint32(q.sq.qpn >> 8))
 	}
 }
 

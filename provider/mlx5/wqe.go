@@ -49,7 +49,7 @@ const opMetaShift = 8 // the meta of a note has 16 bits
 
 const (
 	remote   operation = 1 << (24 + iota)
-	simple             // has only data, and what remote and imm32 add
+	simple             // has only data, and what remote, imm32 and key add
 	imm32              // has immediate data
 	key                // has a key to invalidate
 	scatter            // writes to its SGEs, so it has no inline form
@@ -75,7 +75,7 @@ func (o operation) meta() uint32               { return uint32(o>>opMetaShift) &
 // operations are the operations of one type of QP, by uverbs.Opcode.
 type operations [16]operation
 
-// opsRC are the operations of RC.
+// opsRC are the operations of RC, XRC and DC.
 var opsRC = operations{
 	uverbs.OpWrite:       op(hwWrite, uverbs.WCWrite, remote|simple),
 	uverbs.OpWriteImm:    op(hwWriteImm, uverbs.WCWrite, remote|simple|imm32),
@@ -86,7 +86,7 @@ var opsRC = operations{
 	uverbs.OpFetchAdd:    op(hwFetchAdd, uverbs.WCFetchAdd, remote|scatter|operands),
 	uverbs.OpLocalInv:    op(hwUMR, uverbs.WCLocalInv, bare|key),
 	uverbs.OpBindMW:      op(hwUMR, uverbs.WCBindMW, bare),
-	uverbs.OpSendInv:     op(hwSendInv, uverbs.WCSend, key),
+	uverbs.OpSendInv:     op(hwSendInv, uverbs.WCSend, simple|key),
 }
 
 // opsUC are the operations of UC.
@@ -101,19 +101,9 @@ var opsUC = operations{
 
 // opsUD are the operations of UD.
 var opsUD = operations{
-	uverbs.OpSend:    opsRC[uverbs.OpSend] &^ simple,
-	uverbs.OpSendImm: opsRC[uverbs.OpSendImm] &^ simple,
+	uverbs.OpSend:    opsRC[uverbs.OpSend],
+	uverbs.OpSendImm: opsRC[uverbs.OpSendImm],
 }
-
-// opsXRC are the operations of XRC and DC. Every request that leaves the device names its
-// destination.
-var opsXRC = func() operations {
-	all := opsRC
-	for i := range all {
-		all[i] &^= simple
-	}
-	return all
-}()
 
 // opsRaw are the operations of raw packet QPs.
 var opsRaw = operations{uverbs.OpSend: opsRC[uverbs.OpSend] &^ simple}
@@ -149,6 +139,7 @@ const (
 	wordImm       = 1 << 56
 	wordLocal     = 1 << 57 // has no remote address
 	wordNotInline = 1 << 58 // has no inline form, or is rare
+	wordKey       = 1 << 59 // with wordImm: has a key instead of immediate data
 	wordRare      = 1 << 62 // is not handled by the fast path
 	wordUncommon  = 1 << 63 // has one of these flags
 )
@@ -174,12 +165,21 @@ func (s *sendQueue) fastTables() {
 		if o&simple == 0 || s.maxSGE == 0 {
 			continue
 		}
-		s.words[i] = o.hw()<<32 | s.qpn | (ctrlSegments + raddrSegments)
+		s.words[i] = o.hw()<<32 | s.qpn | uint64(ctrlSegments+s.destSegments+raddrSegments)
+		if s.destSegments != 0 {
+			s.words[i]++ // all requests of the fast path have data
+		}
 		if o&remote == 0 {
-			s.words[i] += wordUncommon | wordLocal - raddrSegments
+			s.words[i] -= raddrSegments
+		}
+		if o&remote == 0 && s.typ != uverbs.UD { // the encoders of UD know no other
+			s.words[i] |= wordUncommon | wordLocal
 		}
 		if o&imm32 != 0 {
 			s.words[i] |= wordUncommon | wordImm
+		}
+		if o&key != 0 {
+			s.words[i] |= wordUncommon | wordImm | wordKey
 		}
 		if o&scatter != 0 {
 			s.words[i] |= wordUncommon | wordNotInline
@@ -214,6 +214,5 @@ const (
 	overheadRC       = segmentSize * (ctrlSegments + bindSegments)
 	overheadXRC      = overheadRC + segmentSize*xrcSegments
 	overheadDC       = overheadRC + segmentSize*datagramSegments
-	overheadInline   = segmentSize*(ctrlSegments+raddrSegments) + inlineHeader // on RC and UC
 	overheadUD       = segmentSize * (ctrlSegments + datagramSegments)
 )
