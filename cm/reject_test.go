@@ -90,8 +90,8 @@ func TestLastIDWaitsForRejects(t *testing.T) {
 	check(t, <-closed)
 }
 
-// TestCloseReportsRejects checks that Close of the last id reports that the kernel has not destroyed the id of a request
-// which was rejected.
+// TestCloseReportsRejects checks that Close of the last id reports that the id of a request that was rejected was not
+// destroyed.
 func TestCloseReportsRejects(t *testing.T) {
 	r := newRig(t)
 	l := good(NewID(PSTCP))(t)
