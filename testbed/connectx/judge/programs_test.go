@@ -86,10 +86,12 @@ func (m *machines) testPrograms(t *testing.T, all bool) {
 	first, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 1, "mlx5_0", "10.9.0.2")
 	t.Run("two_guests", func(t *testing.T) { m.playAll(t, first, other, append(core(pingpongs, perftests), everySize)) })
 	t.Run("go", m.testGo)
+	t.Run("counters", func(t *testing.T) { m.testCounters(t, first, other) })
 	if m.link != roce {
 		t.Run("gids", func(t *testing.T) { m.testGIDs(t, m.end(t, 0, "mlx5_1", ""), first) })
 		return
 	}
+	t.Run("ethtool", m.testSelfTest)
 	m.testCM(t, first, other)
 	t.Run("messages", func(t *testing.T) { m.testMessages(t, traffic{count: 8 * batch, limit: program.Limit}, false) })
 	t.Run("wire", func(t *testing.T) { m.testWire(t, first, other) })
