@@ -25,13 +25,16 @@ type ConnParam struct {
 	InitiatorDepth     uint8
 
 	FlowControl bool
-	// RetryCount is how often the QP retransmits a packet that is not acknowledged,
-	// 1 to 7. 0 stands for 6, NoRetry for none. On rxe, 7 means without limit, and a
-	// QP that waits for a receive of the peer also uses up its retries: see
-	// RNRRetryCount.
+	// RetryCount is how often a QP retransmits a packet that is not acknowledged,
+	// 1 to 7. 0 stands for 6, NoRetry for none. The client's value applies to both QPs.
+	// On rxe, 7 means without limit, and a QP that waits for a receive of the peer also
+	// uses up its retries: see RNRRetryCount.
 	RetryCount uint8
-	// RNRRetryCount is how often the QP retransmits a message for which the peer had
-	// no receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none.
+	// RNRRetryCount is how often the peer's QP retransmits a message for which this side
+	// had no receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none. The
+	// kernels exchange the values of both sides, and return that of the peer with the
+	// attributes of RTS: see [ID.InitQPAttr]. uverbs.QPAttr.RNRRetryCount has it then.
+	//
 	// While rxe waits for a receive, its timer for acknowledgements keeps running:
 	// with the default RetryCount the connection breaks after about 4.6 seconds.
 	// With a RetryCount of 7 the QP waits without limit, even if the peer no longer

@@ -63,8 +63,8 @@ func qpAttr(k *uapi.IbUverbsQpAttr) uverbs.QPAttr {
 		MinRNRTimer:      k.MinRnrTimer,
 		Port:             k.PortNum,
 		Timeout:          k.Timeout,
-		RetryCnt:         k.RetryCnt,
-		RNRRetry:         k.RnrRetry,
+		RetryCount:       k.RetryCnt,
+		RNRRetryCount:    k.RnrRetry,
 		AltPort:          k.AltPortNum,
 		AltTimeout:       k.AltTimeout,
 	}

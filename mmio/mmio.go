@@ -28,6 +28,9 @@
 //	FlushWrites   SFENCE    DSB ST
 //	WCStart       SFENCE    DSB ST
 //
+// The package is for providers, and for programs that write rings and registers themselves, as those
+// of DevX do with the pages of devx.UAR. [Doorbell] and [Ring] have the form of mlx5's registers.
+//
 // All functions except [Ring] are safe for concurrent use. No function checks
 // its pointers: they must point into a mapping and be aligned to the width of
 // the access.

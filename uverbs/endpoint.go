@@ -221,8 +221,9 @@ func (q *QP) Connect(remote Endpoint) error {
 	if err != nil {
 		return err
 	}
-	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: rnrRetries,
-		MaxRdAtomic: min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: ackTimeout, RetryCount: retries,
+		RNRRetryCount: rnrRetries,
+		MaxRdAtomic:   min(uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic)), remote.RdAtomic)}, rts)
 }
 
 // The attributes that Connect and Ready set: see QPAttr. The retry count is not 7: rxe treats 7 as
@@ -242,7 +243,7 @@ func (q *QP) connectMasks() (rtr, rts QPMask) {
 	}
 	switch q.cfg.Type {
 	case RC, XRCSend:
-		rts |= MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic
+		rts |= MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskMaxRdAtomic
 	case XRCRecv:
 		rts |= MaskTimeout
 	}
@@ -328,9 +329,10 @@ func (q *QP) readyDC() error {
 	if err := q.Modify(QPAttr{State: StateRTR, PathMTU: l.port.ActiveMTU}, MaskState|MaskPathMTU); err != nil {
 		return err
 	}
-	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: rnrRetries,
-		MaxRdAtomic: uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic))},
-		MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic)
+	return q.Modify(QPAttr{State: StateRTS, SQPSN: q.psn, Timeout: ackTimeout, RetryCount: retries,
+		RNRRetryCount: rnrRetries,
+		MaxRdAtomic:   uint8(min(dev.MaxQPInitRdAtom, maxRdAtomic))},
+		MaskState|MaskSQPSN|MaskTimeout|MaskRetryCount|MaskRNRRetryCount|MaskMaxRdAtomic)
 }
 
 // AHAttr returns the address of a peer from its Endpoint, for [PD.CreateAH]. The path starts at

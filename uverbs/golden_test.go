@@ -149,7 +149,7 @@ func datagramCommands(t *testing.T, pd *PD, cq *CQ) {
 func TestQPAttrRoundTrip(t *testing.T) {
 	a := QPAttr{State: 1, CurState: 2, PathMTU: 3, PathMigState: 1, QKey: 5, RQPSN: 6, SQPSN: 7, DestQPN: 8, Access: 9,
 		PKeyIndex: 10, AltPKeyIndex: 11, MaxRdAtomic: 12, MaxDestRdAtomic: 13, MinRNRTimer: 14, Port: 15, Timeout: 16,
-		RetryCnt: 17, RNRRetry: 18, AltPort: 19, AltTimeout: 20,
+		RetryCount: 17, RNRRetryCount: 18, AltPort: 19, AltTimeout: 20,
 		AV: AHAttr{IsGlobal: true, DGID: GID{1, 2}, FlowLabel: 21, SGIDIndex: 22, HopLimit: 23, TrafficClass: 24, DLID: 25,
 			SL: 26, SrcPathBits: 27, StaticRate: 28, Port: 29},
 		AltAV: AHAttr{DGID: GID{3}, DLID: 30, Port: 31}}

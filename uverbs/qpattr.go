@@ -129,8 +129,8 @@ const (
 	MaskAV               QPMask = 1 << 7
 	MaskPathMTU          QPMask = 1 << 8
 	MaskTimeout          QPMask = 1 << 9
-	MaskRetryCnt         QPMask = 1 << 10
-	MaskRNRRetry         QPMask = 1 << 11
+	MaskRetryCount       QPMask = 1 << 10
+	MaskRNRRetryCount    QPMask = 1 << 11
 	MaskRQPSN            QPMask = 1 << 12
 	MaskMaxRdAtomic      QPMask = 1 << 13
 	MaskAltPath          QPMask = 1 << 14
@@ -145,7 +145,7 @@ const (
 
 var maskNames = [...]string{
 	"State", "CurState", "EnSQDAsyncNotify", "Access", "PKeyIndex", "Port", "QKey", "AV",
-	"PathMTU", "Timeout", "RetryCnt", "RNRRetry", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer",
+	"PathMTU", "Timeout", "RetryCount", "RNRRetryCount", "RQPSN", "MaxRdAtomic", "AltPath", "MinRNRTimer",
 	"SQPSN", "MaxDestRdAtomic", "PathMigState", "Cap", "DestQPN", 25: "RateLimit",
 }
 
@@ -203,12 +203,15 @@ type QPAttr struct {
 	MinRNRTimer      uint8 // code of IBA 9.7.5.2.8: 12 is 0.64 ms
 	Port             uint8 // counted from 1
 	Timeout          uint8 // 4.096 us * 2^Timeout; 0 means no timeout
-	RetryCnt         uint8 // 0 to 7; on rxe 7 means no limit
-	RNRRetry         uint8 // 0 to 6; 7 means no limit
-	AltPort          uint8
-	AltTimeout       uint8
-	RateLimit        uint32 // send rate in kb/s, 0 for no limit; Modify only, if the device supports it
-	SignalAll        bool   // set by Query only
+	RetryCount       uint8 // 0 to 7; on rxe 7 means no limit
+	// RNRRetryCount is how often a message is sent again for which the peer had no receive: 0 to 6, 7
+	// means no limit. Connect and Handshake set 7. On a connection of package cm it is what the peer
+	// has set in its cm.ConnParam, which the kernel returns when the QP moves to RTS.
+	RNRRetryCount uint8
+	AltPort       uint8
+	AltTimeout    uint8
+	RateLimit     uint32 // send rate in kb/s, 0 for no limit; Modify only, if the device supports it
+	SignalAll     bool   // set by Query only
 }
 
 func (a *AHAttr) encode(d *uapi.IbUverbsQpDest) {
@@ -262,8 +265,8 @@ func (a *QPAttr) encode(r *uapi.IbUverbsModifyQp) {
 		MinRnrTimer:      a.MinRNRTimer,
 		PortNum:          a.Port,
 		Timeout:          a.Timeout,
-		RetryCnt:         a.RetryCnt,
-		RnrRetry:         a.RNRRetry,
+		RetryCnt:         a.RetryCount,
+		RnrRetry:         a.RNRRetryCount,
 		AltPortNum:       a.AltPort,
 		AltTimeout:       a.AltTimeout,
 	}
@@ -297,8 +300,8 @@ func (a *QPAttr) decode(r *uapi.IbUverbsQueryQpResp) {
 		MinRNRTimer:     r.MinRnrTimer,
 		Port:            r.PortNum,
 		Timeout:         r.Timeout,
-		RetryCnt:        r.RetryCnt,
-		RNRRetry:        r.RnrRetry,
+		RetryCount:      r.RetryCnt,
+		RNRRetryCount:   r.RnrRetry,
 		AltPort:         r.AltPortNum,
 		AltTimeout:      r.AltTimeout,
 		SignalAll:       r.SqSigAll != 0,

@@ -78,7 +78,8 @@ func TestGates(t *testing.T) {
 		AV: AHAttr{IsGlobal: true, Port: 1, SGIDIndex: 2, HopLimit: 64}},
 		MaskState|MaskAV|MaskPathMTU|MaskDestQPN|MaskRQPSN|MaskMaxDestRdAtomic|MaskMinRNRTimer))
 	expect(StateRTR, ErrState, nil)
-	check(t, qp.Modify(QPAttr{State: StateRTS}, MaskState|MaskSQPSN|MaskTimeout|MaskRetryCnt|MaskRNRRetry|MaskMaxRdAtomic))
+	check(t, qp.Modify(QPAttr{State: StateRTS}, MaskState|MaskSQPSN|MaskTimeout|MaskRetryCount|MaskRNRRetryCount|
+		MaskMaxRdAtomic))
 	expect(StateRTS, nil, nil)
 	check(t, qp.Modify(QPAttr{State: StateErr}, MaskState))
 	expect(StateErr, nil, nil) // requests are flushed

@@ -40,9 +40,9 @@ var statusTexts = [...]string{
 	WCRetryExcErr: "transport retry count exceeded: the peer did not reply: is its QP in RTR, with this QP as its " +
 		"DestQPN, is the address right, is the network up; if short messages arrive and long ones do not, a link or " +
 		"switch of the path has a smaller MTU than QPAttr.PathMTU; on rxe also a peer without a receive posted; " +
-		"QPAttr.Timeout and RetryCnt determine how long the QP retries",
+		"QPAttr.Timeout and RetryCount determine how long the QP retries",
 	WCRNRRetryExcErr: "receiver-not-ready retry count exceeded: the peer has no receive posted: post it before this " +
-		"end sends, or raise QPAttr.RNRRetry here (7 is for ever) or MinRNRTimer there",
+		"end sends, or raise QPAttr.RNRRetryCount here (7 is for ever) or MinRNRTimer there",
 	WCLocRDDViolErr:    "local RDD violation",
 	WCRemInvRDReqErr:   "remote invalid RD request",
 	WCRemAbortErr:      "remote aborted",

@@ -17,7 +17,7 @@ var transitions = map[QPType]map[[2]QPState]transition{
 			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
 		},
 		{StateRTR, StateRTS}: {
-			required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
+			required: MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskSQPSN | MaskMaxRdAtomic,
 			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState,
 		},
 		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskMinRNRTimer},
@@ -25,7 +25,7 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateSQE, StateRTS}: {},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
 		{StateSQD, StateSQD}: {
-			optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic |
+			optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskMaxRdAtomic |
 				MaskMaxDestRdAtomic | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskMinRNRTimer | MaskPathMigState,
 		},
 	},
@@ -51,7 +51,7 @@ var transitions = map[QPType]map[[2]QPState]transition{
 			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
 		},
 		{StateRTR, StateRTS}: {
-			required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
+			required: MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskSQPSN | MaskMaxRdAtomic,
 			optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState,
 		},
 		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState},
@@ -59,7 +59,7 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateSQE, StateRTS}: {},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
 		{StateSQD, StateSQD}: {
-			optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic | MaskAltPath |
+			optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskMaxRdAtomic | MaskAltPath |
 				MaskAccess | MaskPKeyIndex | MaskPathMigState,
 		},
 	},
@@ -100,7 +100,7 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort},
 		{StateInit, StateRTR}:   {required: MaskPathMTU, optional: MaskPKeyIndex},
 		{StateRTR, StateRTS}: {
-			required: MaskTimeout | MaskRetryCnt | MaskRNRRetry | MaskMaxRdAtomic | MaskSQPSN,
+			required: MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskMaxRdAtomic | MaskSQPSN,
 			optional: MaskMinRNRTimer,
 		},
 		{StateRTS, StateRTS}: {optional: MaskMinRNRTimer},

@@ -11,8 +11,9 @@ import (
 
 // Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
 // goroutine occupies no thread. The wait ends early with an error that matches ctx.Err() and
-// context.Cause(ctx), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone].
-// Wait also returns nil if the next Poll of the empty queue returns an error: see [CQ.Poll].
+// context.Cause(ctx), or with [ErrClosed] if the queue is closed. If the device is removed or the
+// queue overruns, Wait returns nil, and so do later calls: Poll of the empty queue then returns
+// [ErrDeviceGone] or [ErrCQOverrun].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents

@@ -298,8 +298,8 @@ func (e *endpoint) toRTS(q *queue) error {
 		if q.peer.outs > 255 {
 			return atPeer("-o", "the peer accepts %d outstanding READs, and the maximum is 255: it is not perftest", q.peer.outs)
 		}
-		a.Timeout, a.RetryCnt, a.RNRRetry, a.MaxRdAtomic = uint8(e.o.QPTimeout), 7, 7, uint8(q.peer.outs)
-		m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
+		a.Timeout, a.RetryCount, a.RNRRetryCount, a.MaxRdAtomic = uint8(e.o.QPTimeout), 7, 7, uint8(q.peer.outs)
+		m |= uverbs.MaskTimeout | uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount | uverbs.MaskMaxRdAtomic
 	}
 	return q.qp.Modify(a, m)
 }

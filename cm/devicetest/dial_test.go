@@ -15,7 +15,11 @@ import (
 func pairOf(t *testing.T, server, client *cm.Options) (s, c *cm.Conn) {
 	t.Helper()
 	ctx := limit(t)
-	l := must(cm.Listen(deviceIP+":0", &cm.ListenOptions{Options: *server}))(t)
+	var o cm.ListenOptions
+	if server != nil {
+		o.Options = *server
+	}
+	l := must(cm.Listen(deviceIP+":0", &o))(t)
 	closing(t, l)
 	accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 	c = must(cm.Dial(ctx, l.Addr().String(), client))(t)
@@ -78,9 +82,10 @@ func TestDeviceNoReads(t *testing.T) {
 		check(t, err) // the device decides
 	}
 	_, c = pairOf(t, nil, &cm.Options{Param: &cm.ConnParam{RetryCount: 5}})
-	a := must(c.QP().Query(uverbs.MaskMaxRdAtomic | uverbs.MaskRNRRetry | uverbs.MaskRetryCnt))(t)
-	if a.MaxRdAtomic == 0 || a.RNRRetry != 7 || a.RetryCnt != 5 {
-		t.Errorf("a ConnParam with retries alone: depth %d, RNR retry %d, retry %d", a.MaxRdAtomic, a.RNRRetry, a.RetryCnt)
+	a := must(c.QP().Query(uverbs.MaskMaxRdAtomic | uverbs.MaskRNRRetryCount | uverbs.MaskRetryCount))(t)
+	if a.MaxRdAtomic == 0 || a.RNRRetryCount != 7 || a.RetryCount != 5 {
+		t.Errorf("a ConnParam with retries alone: depth %d, RNR retry %d, retry %d", a.MaxRdAtomic, a.RNRRetryCount,
+			a.RetryCount)
 	}
 }
 

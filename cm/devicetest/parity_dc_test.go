@@ -150,7 +150,7 @@ func (d *dcPlayer) requestDC(i int, ai *cm.AddrInfo) {
 	d.event(cm.EventConnectResponse)
 	d.modify(dci, uverbs.StateInit, uverbs.MaskPKeyIndex|uverbs.MaskPort)
 	d.to = d.modify(dci, uverbs.StateRTR, uverbs.MaskPathMTU).AV
-	d.modify(dci, uverbs.StateRTS, uverbs.MaskSQPSN|uverbs.MaskTimeout|uverbs.MaskRetryCnt|uverbs.MaskRNRRetry|
+	d.modify(dci, uverbs.StateRTS, uverbs.MaskSQPSN|uverbs.MaskTimeout|uverbs.MaskRetryCount|uverbs.MaskRNRRetryCount|
 		uverbs.MaskMaxRdAtomic)
 	check(d, d.conn.Establish())
 }

@@ -90,9 +90,9 @@ var attributes = []attribute{
 		func(a *engine.QPAttr, r *uapi.IbUverbsModifyQp) {
 			a.Migration = transport.MigrationState(r.PathMigState)
 		}},
-	{uverbs.MaskRetryCnt, engine.ParamRetryCount,
+	{uverbs.MaskRetryCount, engine.ParamRetryCount,
 		func(a *engine.QPAttr, r *uapi.IbUverbsModifyQp) { a.RetryCount = r.RetryCnt }},
-	{uverbs.MaskRNRRetry, engine.ParamRNRRetry,
+	{uverbs.MaskRNRRetryCount, engine.ParamRNRRetry,
 		func(a *engine.QPAttr, r *uapi.IbUverbsModifyQp) { a.RNRRetry = r.RnrRetry }},
 	{uverbs.MaskTimeout, engine.ParamAckTimeout,
 		func(a *engine.QPAttr, r *uapi.IbUverbsModifyQp) { a.AckTimeout = r.Timeout }},

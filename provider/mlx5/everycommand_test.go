@@ -114,9 +114,9 @@ func (d *desk) everyState(t *testing.T, cq *uverbs.CQ) {
 			uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer,
 			uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPN: q.QPN(), RQPSN: 5, AV: av,
 				MaxDestRdAtomic: 4, MinRNRTimer: 12}},
-		{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry |
+		{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount |
 			uverbs.MaskMaxRdAtomic,
-			uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 4}},
+			uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5, Timeout: 14, RetryCount: 7, RNRRetryCount: 7, MaxRdAtomic: 4}},
 	} {
 		check(t, q.Modify(c.a, c.m))
 	}

@@ -96,7 +96,7 @@ func patient(t *testing.T, q *uverbs.QP, more uverbs.QPMask) *uverbs.QP {
 		{uverbs.StateInit, uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess},
 		{uverbs.StateRTR, uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN | more},
 		{uverbs.StateRTS,
-			uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic},
+			uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount | uverbs.MaskMaxRdAtomic},
 	} {
 		a.State, a.Timeout = step.state, 20 // 4 s
 		check(t, q.Modify(a, uverbs.MaskState|step.mask))

@@ -46,7 +46,7 @@
 //
 // Linux 6.0 or newer. Open returns [uverbs.ErrNotSupported] on an older kernel,
 // unless its driver reports FLUSH or ATOMIC WRITE, which were added in 6.2. rxe of
-// older kernels repeats a request that finds no receive at once and, with RNRRetry
+// older kernels repeats a request that finds no receive at once and, with RNRRetryCount
 // 7, without limit. If the receiver is on the same machine, the sender's doorbell
 // then never returns, and the process cannot be killed.
 //

@@ -17,7 +17,7 @@ import (
 // Earlier drivers repeat the request as soon as the RNR NAK arrives. Between two
 // QPs of one machine, the NAK arrives before the function that sends the request
 // returns, so the loop runs inside the system call that rings the doorbell. With
-// RNRRetry 7, which is the default here and in librdmacm, the number of repetitions
+// RNRRetryCount 7, which is the default here and in librdmacm, the number of repetitions
 // has no limit: the call returns only when a receive is posted, which the calling
 // thread can no longer do, and no signal interrupts it.
 const firstSafe = 6

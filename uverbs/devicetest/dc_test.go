@@ -118,7 +118,7 @@ func TestDeviceDCClose(t *testing.T) {
 func TestDeviceDCQuery(t *testing.T) {
 	client, _ := newPlayers(t, setup{kind: uverbs.DCI, srq: true, qpAccess: uverbs.RemoteWrite})
 	if a := must(client.qps[0].Query(uverbs.MaskState | uverbs.MaskTimeout))(t); a.State != uverbs.StateRTS ||
-		a.RetryCnt != 6 || a.RNRRetry != 7 {
+		a.RetryCount != 6 || a.RNRRetryCount != 7 {
 		t.Errorf("the DCI has %+v", a)
 	}
 	e := must(client.dct.Endpoint())(t)

@@ -71,14 +71,15 @@ func TestDeviceQueryQP(t *testing.T) {
 	q := l.a.qp
 	want := uverbs.QPAttr{State: uverbs.StateRTS, PathMTU: uverbs.MTU512, RQPSN: 0x123456, SQPSN: 0x654321,
 		DestQPN: peer.QPN, Access: uverbs.RemoteRead | uverbs.RemoteWrite, PKeyIndex: 0, MaxRdAtomic: 8, MaxDestRdAtomic: 4,
-		MinRNRTimer: 11, Port: 1, Timeout: 13, RetryCnt: 3, RNRRetry: 5,
+		MinRNRTimer: 11, Port: 1, Timeout: 13, RetryCount: 3, RNRRetryCount: 5,
 		AV: uverbs.AHAttr{IsGlobal: true, DGID: peer.GID,
 			SGIDIndex: uint8(must(l.dev.SelectGID(0, netip.Addr{}))(t).Index), HopLimit: 33, TrafficClass: 0x40,
 			FlowLabel: 0x12345, Port: 1}}
 	const toInit = uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort | uverbs.MaskAccess
 	const toRTR = uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
 		uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
-	const toRTS = uverbs.MaskState | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskSQPSN |
+	const toRTS = uverbs.MaskState | uverbs.MaskTimeout | uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount |
+		uverbs.MaskSQPSN |
 		uverbs.MaskMaxRdAtomic
 	for _, step := range []struct {
 		to uverbs.QPState

@@ -15,8 +15,8 @@ type attributes struct{ rtr, rts uverbs.QPAttr }
 const (
 	rtrMask = uverbs.MaskState | uverbs.MaskAV | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRQPSN |
 		uverbs.MaskMaxDestRdAtomic | uverbs.MaskMinRNRTimer
-	rtsMask = uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskMaxRdAtomic | uverbs.MaskTimeout | uverbs.MaskRetryCnt |
-		uverbs.MaskRNRRetry
+	rtsMask = uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskMaxRdAtomic | uverbs.MaskTimeout | uverbs.MaskRetryCount |
+		uverbs.MaskRNRRetryCount
 )
 
 // wired calls f with a pair in state INIT, and the attributes with which both ends can be connected.
@@ -37,7 +37,8 @@ func (e end) attributes(own, peer uverbs.Endpoint) attributes {
 	return attributes{
 		rtr: uverbs.QPAttr{State: uverbs.StateRTR, AV: must(e.qp.AHAttr(peer)), PathMTU: uverbs.MTU1024,
 			DestQPN: peer.QPN, RQPSN: peer.PSN, MaxDestRdAtomic: 4, MinRNRTimer: 12},
-		rts: uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: own.PSN, MaxRdAtomic: 4, Timeout: 8, RetryCnt: 3, RNRRetry: 3},
+		rts: uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: own.PSN, MaxRdAtomic: 4, Timeout: 8, RetryCount: 3,
+			RNRRetryCount: 3},
 	}
 }
 

@@ -41,7 +41,7 @@ func TestLateReceive(t *testing.T) {
 // sendLate sends a message before its receive is posted.
 func sendLate(device string, retry uint8, post bool) {
 	wired(device, func(p *pair, a, b attributes) string {
-		a.rts.RNRRetry = retry
+		a.rts.RNRRetryCount = retry
 		p.a.modify(a)
 		p.b.modify(b)
 		p.send(64) // for the receive that is posted

@@ -49,9 +49,10 @@ func (o *Options) ConnectRC(qp *uverbs.QP, local, remote Address, av uverbs.AHAt
 	if err != nil {
 		return err
 	}
-	return qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
+	return qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCount: 7, RNRRetryCount: 7,
 		SQPSN: local.PSN, MaxRdAtomic: 1},
-		uverbs.MaskState|uverbs.MaskTimeout|uverbs.MaskRetryCnt|uverbs.MaskRNRRetry|uverbs.MaskSQPSN|uverbs.MaskMaxRdAtomic)
+		uverbs.MaskState|uverbs.MaskTimeout|uverbs.MaskRetryCount|uverbs.MaskRNRRetryCount|uverbs.MaskSQPSN|
+			uverbs.MaskMaxRdAtomic)
 }
 
 // PostSend posts the message on a QP of a connected service.

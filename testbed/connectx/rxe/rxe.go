@@ -137,11 +137,12 @@ func (p *Peer) Connect(r Remote, _ *None) (err error) {
 	if err := p.qp.Modify(a, m); err != nil {
 		return err
 	}
-	a = uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: o.PSN, Timeout: o.Timeout, RetryCnt: o.Retries, RNRRetry: o.RNRs,
-		MaxRdAtomic: o.Depth}
+	a = uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: o.PSN, Timeout: o.Timeout, RetryCount: o.Retries,
+		RNRRetryCount: o.RNRs,
+		MaxRdAtomic:   o.Depth}
 	m = uverbs.MaskState | uverbs.MaskSQPSN
 	if o.Type == uverbs.RC {
-		m |= uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
+		m |= uverbs.MaskTimeout | uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount | uverbs.MaskMaxRdAtomic
 	}
 	return p.qp.Modify(a, m)
 }

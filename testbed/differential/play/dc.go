@@ -47,8 +47,8 @@ func (p *player) dcReady() error {
 	return walk(*one(p, p.qps[:]),
 		change{uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort, uverbs.QPAttr{State: uverbs.StateInit, Port: 1}},
 		change{uverbs.MaskState | uverbs.MaskPathMTU, uverbs.QPAttr{State: uverbs.StateRTR, PathMTU: uverbs.MTU1024}},
-		change{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCnt | uverbs.MaskRNRRetry |
-			uverbs.MaskMaxRdAtomic, uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5, Timeout: 18, RetryCnt: 7, RNRRetry: 7,
+		change{uverbs.MaskState | uverbs.MaskSQPSN | uverbs.MaskTimeout | uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount |
+			uverbs.MaskMaxRdAtomic, uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: 5, Timeout: 18, RetryCount: 7, RNRRetryCount: 7,
 			MaxRdAtomic: 4}})
 }
 

@@ -125,8 +125,8 @@ func (p *player) connect() error {
 		rtr.a.MaxDestRdAtomic, rtr.a.MinRNRTimer = 4, 12
 	}
 	if kind != uverbs.UC && kind != uverbs.XRCRecv {
-		rts.m |= uverbs.MaskRetryCnt | uverbs.MaskRNRRetry | uverbs.MaskMaxRdAtomic
-		rts.a.RetryCnt, rts.a.RNRRetry, rts.a.MaxRdAtomic = 7, 7, 4
+		rts.m |= uverbs.MaskRetryCount | uverbs.MaskRNRRetryCount | uverbs.MaskMaxRdAtomic
+		rts.a.RetryCount, rts.a.RNRRetryCount, rts.a.MaxRdAtomic = 7, 7, 4
 	}
 	return walk(*at, init, rtr, rts)
 }

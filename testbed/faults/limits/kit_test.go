@@ -131,9 +131,10 @@ func connect(t testing.TB, qp *uverbs.QP, remote uverbs.Endpoint, retries, rnrRe
 		MaxDestRdAtomic: 1, MinRNRTimer: 1, AV: must(qp.AHAttr(remote))(t)},
 		uverbs.MaskState|uverbs.MaskAV|uverbs.MaskPathMTU|uverbs.MaskDestQPN|uverbs.MaskRQPSN|uverbs.MaskMaxDestRdAtomic|
 			uverbs.MaskMinRNRTimer))
-	check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: local.PSN, Timeout: 12, RetryCnt: retries,
-		RNRRetry: rnrRetries, MaxRdAtomic: 1},
-		uverbs.MaskState|uverbs.MaskSQPSN|uverbs.MaskTimeout|uverbs.MaskRetryCnt|uverbs.MaskRNRRetry|uverbs.MaskMaxRdAtomic))
+	check(t, qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS, SQPSN: local.PSN, Timeout: 12, RetryCount: retries,
+		RNRRetryCount: rnrRetries, MaxRdAtomic: 1},
+		uverbs.MaskState|uverbs.MaskSQPSN|uverbs.MaskTimeout|uverbs.MaskRetryCount|uverbs.MaskRNRRetryCount|
+			uverbs.MaskMaxRdAtomic))
 }
 
 // write posts a WRITE from e to the other end.
