@@ -18,7 +18,7 @@ func TestHostileCancels(t *testing.T) {
 		text   string
 		no     features
 	}{
-		"no call":      {func(_ *Conn, h *hostile) { cancel(h, 0) }, "a cancel of call 0, which it has not made", 0},
+		"no call":      {func(_ *Conn, h *hostile) { cancel(h, 0) }, "a cancel of call 0, which it has not begun", 0},
 		"another call": {func(_ *Conn, h *hostile) { _ = call(h, 5) && cancel(h, 4) }, "a cancel of call 4, which", 0},
 		"number 1023":  {func(_ *Conn, h *hostile) { _ = call(h, 5) && cancel(h, 1023) }, "a cancel of call 1023, which", 0},
 		"twice": {func(c *Conn, h *hostile) {
@@ -26,7 +26,7 @@ func TestHostileCancels(t *testing.T) {
 			c.look() // it sends a credit
 			cancel(h, 5)
 		},
-			"a cancel of call 5, which it has not made or has canceled before", 0},
+			"a cancel of call 5, which it has not begun or has canceled before", 0},
 		"flood": {func(_ *Conn, h *hostile) {
 			for i := 0; i < 10 && call(h, i); i++ {
 			}
