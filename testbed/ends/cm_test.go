@@ -2,6 +2,7 @@ package ends_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/goverbs/goverbs/cm"
@@ -66,6 +67,17 @@ var cmEnds = ends{
 		must(t, 0, r.dialCM(t, bounded(t)))
 		return []result{{"Dial", r.dialCM(t, bounded(t)), []string{"dial", r.addr}}}
 	},
+	"the listener speaks other versions": func(t *testing.T) []result {
+		r := newRig(t)
+		refuseVersions(t, r)
+		return []result{{"Dial", r.dialCM(t, bounded(t)), []string{"dial", r.addr, "2 to 9"}}}
+	},
+}
+
+// refuseVersions starts a listener that refuses all clients because of their version.
+func refuseVersions(t *testing.T, r *rig) {
+	refuse := func(*cm.Conn) error { return fmt.Errorf("%w: the server speaks versions 2 to 9", cm.ErrVersion) }
+	listenCM(t, r, &cm.ListenOptions{Options: cm.Options{Setup: refuse}})
 }
 
 func listenCM(t *testing.T, r *rig, o *cm.ListenOptions) *cm.Listener {

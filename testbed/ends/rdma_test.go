@@ -63,6 +63,11 @@ var rdmaEnds = ends{
 		must(t, 0, r.dialRDMA(t, bounded(t)))
 		return []result{{"Dial", r.dialRDMA(t, bounded(t)), []string{"dial", r.addr}}}
 	},
+	"the listener speaks other versions": func(t *testing.T) []result {
+		r := newRig(t)
+		refuseVersions(t, r)
+		return []result{{"Dial", r.dialRDMA(t, bounded(t)), []string{"dial", r.addr, "2 to 9"}}}
+	},
 }
 
 func listenRDMA(t *testing.T, r *rig, o *rdma.ListenOptions) *rdma.Listener {

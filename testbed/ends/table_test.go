@@ -43,6 +43,7 @@ var identities = map[string]error{
 	"`cm.ErrServerBusy`":         cm.ErrServerBusy,
 	"`cm.ErrServerLimit`":        cm.ErrServerLimit,
 	"`cm.ErrTimeout`":            cm.ErrTimeout,
+	"`cm.ErrVersion`":            cm.ErrVersion,
 }
 
 // A result is the error of a call after an end.
