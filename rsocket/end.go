@@ -110,8 +110,7 @@ func (c *Conn) Close() error {
 	peerWaits := c.peerClosed && !c.finished
 	c.unlock()
 	if !ended && background > 0 {
-		lingering.Add(1)
-		go c.lingerFor(background)
+		c.lingerFor(background)
 		return nil
 	}
 	if peerWaits {
@@ -141,14 +140,18 @@ func (c *Conn) SetLinger(sec int) error {
 // much sooner.
 var lingering atomic.Int64
 
-// lingerFor is the rest of Close when the peer has not received everything. No other call uses the ender any more.
+// lingerFor starts the rest of Close, when the peer has not received everything. No other call uses the ender any more.
+// Profiles have the name of a closure before it begins to run: package verbstest waits for it.
 func (c *Conn) lingerFor(d time.Duration) {
-	defer lingering.Add(-1)
-	c.mu.Lock()
-	c.setTimer(&c.ender, time.Now().Add(d))
-	_ = c.flush()
-	c.unlock()
-	_ = c.release() // another Close returns the error
+	lingering.Add(1)
+	go func() {
+		defer lingering.Add(-1)
+		c.mu.Lock()
+		c.setTimer(&c.ender, time.Now().Add(d))
+		_ = c.flush()
+		c.unlock()
+		_ = c.release() // another Close returns the error
+	}()
 }
 
 // awaitPeer waits until the peer, which has closed first, ends the connection, but no longer than d. The peer waits for

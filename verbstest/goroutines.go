@@ -54,7 +54,7 @@ func (n *Network) checkGoroutines() {
 
 // lingering is the function of goroutines in which Close of an rsocket goes on after it has returned, for at most
 // 30 seconds. Their labels are those of the callers of Close.
-const lingering = "rsocket.(*Conn).lingerFor"
+const lingering = "(*Conn).lingerFor"
 
 // awaitGoroutines gives the goroutines on the machine time to end, before their objects are taken for left.
 func (m *Machine) awaitGoroutines() {
