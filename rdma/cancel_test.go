@@ -77,6 +77,29 @@ func TestCancelReachesHandler(t *testing.T) {
 	isError(t, within(t, served, "ServeCallsContext"), context.Canceled)
 }
 
+// TestServeAfterCancel checks that ServeCallsContext returns nil if the peer has closed the connection before the reply
+// to a call that it has canceled.
+func TestServeAfterCancel(t *testing.T) {
+	p := connect(t, nil, nil)
+	began, closed := make(chan context.Context, 1), make(chan struct{})
+	served := background(func() error {
+		return p.server.ServeCallsContext(limit(t), func(ctx context.Context, request []byte) []byte {
+			began <- ctx
+			<-closed
+			return request
+		})
+	})
+	canceledCall(t, p.client, began)
+	check(t, p.client.Close())
+	var err error
+	for err == nil { // until the server has noticed
+		err = p.server.Send(limit(t), nil)
+	}
+	isError(t, err, io.EOF)
+	close(closed)
+	check(t, within(t, served, "ServeCallsContext"))
+}
+
 // TestContextEnds checks what ends the context of a call, or of a message, other than a cancel.
 func TestContextEnds(t *testing.T) {
 	for _, end := range []struct {

@@ -100,7 +100,7 @@ func (t *Token) UnmarshalBinary(b []byte) error {
 func (t *Token) check(off, n int, right Rights) error {
 	switch {
 	case off < 0 || n < 0 || uint64(off) > t.Len || uint64(n) > t.Len-uint64(off):
-		return fmt.Errorf("%w: %d bytes at %d of a token for %d", ErrBounds, n, off, t.Len)
+		return fmt.Errorf("%w: %d bytes at %d of a token for %d bytes", ErrBounds, n, off, t.Len)
 	case t.Rights&right != right:
 		return fmt.Errorf("%w: it has the rights %v, and this needs %v", ErrRights, t.Rights, right)
 	}

@@ -114,7 +114,7 @@ func (c *Conn) serveCalls(ctx context.Context, f func(m Message) (reply []byte))
 			panics = false
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF): // also of a reply that the peer does not wait for
 			return nil
 		case err != nil:
 			return err
