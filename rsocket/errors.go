@@ -22,6 +22,12 @@ var (
 	// ErrIdle means that this side has ended the connection, since nothing was sent or received for
 	// Config.IdleTimeout.
 	ErrIdle = errors.New("rsocket: idle for too long")
+	// ErrServerBusy means that the listener has no room for another client at the moment. It is cm.ErrServerBusy, and the
+	// error also matches ECONNREFUSED.
+	ErrServerBusy = cm.ErrServerBusy
+	// ErrServerLimit means that a limit of the listener is reached, in total or for the address of the client. It is
+	// cm.ErrServerLimit, and the error also matches ECONNREFUSED.
+	ErrServerLimit = cm.ErrServerLimit
 	// ErrMapping means that no mapping of the peer contains the range.
 	ErrMapping = errors.New("rsocket: the peer has not mapped this range")
 )

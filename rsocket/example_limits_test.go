@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/rsocket"
 )
 
@@ -33,7 +32,7 @@ func ExampleListenConfig_Listen_limits() {
 	}
 	defer c.Close()
 	_, err = rsocket.Dial("tcp", "192.0.2.1:7471")
-	fmt.Println("a limit is reached:", errors.Is(err, cm.ErrServerLimit))
+	fmt.Println("a limit is reached:", errors.Is(err, rsocket.ErrServerLimit))
 	// Output:
 	// refused 192.0.2.1
 	// a limit is reached: true

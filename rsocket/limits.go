@@ -43,7 +43,7 @@ func (c *Config) memory() int64 {
 }
 
 // admit counts the memory of a connection until it is closed. If it exceeds a limit, the error matches
-// cm.ErrServerLimit, with which the listener rejects the request.
+// ErrServerLimit, with which the listener rejects the request.
 func (b *budget) admit(m *cm.Conn) error {
 	peer := m.RemoteAddr().Addr()
 	if isIB(m) {

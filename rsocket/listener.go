@@ -23,7 +23,7 @@ type ListenConfig struct {
 	// HandshakeTimeout limits how long a peer may take for its handshake: ten seconds by default.
 	HandshakeTimeout time.Duration
 	// MaxConns is how many connections may exist, from request to Close: 16384 by default, negative for no limit.
-	// Clients beyond it are rejected, and their error matches [cm.ErrServerLimit].
+	// Clients beyond it are rejected, and their error matches [ErrServerLimit].
 	MaxConns int
 	// MaxConnsPerPeer is MaxConns for one IP address: half of MaxConns by default, negative for no limit.
 	MaxConnsPerPeer int
