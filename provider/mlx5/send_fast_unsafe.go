@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-//go:generate go run ./gen
+//go:generate go run -C gen .
 
 // The fast path handles a request with one SGE or inline data that is a send, a write or a read. Its encoders are in
 // zencode_unsafe.go, which gen writes from one template: for SendWRs (PostSend) and for arguments (OpSGE, OpInline, and
@@ -16,17 +16,12 @@ import (
 // fast path cannot encode goes to encodeAny, opRest, opSGERest and so on with all its arguments, before anything is
 // written. setLimit sends all requests there: it sets the limit to the head.
 //
-// The encoders call no function before the request is written, not even one that the compiler would inline, except to
-// copy long inline data. They write values in the order in which they arrive. This keeps the number of live values
-// small and makes a request a third cheaper. Indices are masked: see views_unsafe.go.
+// The encoders call no function before the request is written, not even one that the compiler would inline, except for
+// address handles and to copy long inline data. They write values in the order in which they arrive. This keeps the
+// number of live values small and makes a request a third cheaper. Indices are masked: see views_unsafe.go.
 
 // A wqe is the beginning of a request: two blocks of the ring.
 type wqe [16]uint64
-
-// segment returns segment k.
-func (b *wqe) segment(k uintptr) *segment {
-	return (*segment)(unsafe.Add(unsafe.Pointer(b), k%(2*perBlock)*segmentSize))
-}
 
 // address writes the address of a datagram or a DCT: see setDatagramSeg. key is in the byte order of the ring.
 func (b *wqe) address(av *driver.AV, qpn uint32, key uint64) {

@@ -14,7 +14,7 @@ type request struct {
 
 	// Left by the fast path for open.
 	named  uverbs.Opcode
-	data   uint32 // requestEmpty: where its data goes, in bytes of the ring; requestUnaddressed: its size in blocks
+	data   uint32 // requestEmpty: where its data goes, in bytes of the ring; requestUnaddressed, -Addressed: its blocks
 	length uint32 // requestOneSGE, requestUnaddressed, requestAddressed: of its SGE; or with inline data its segments
 
 	// requestOpen.

@@ -63,10 +63,6 @@ func (s *sendQueue) blockIn(i uint32) *block {
 	return (*block)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*unsafe.Sizeof(block{})))
 }
 
-func (s *sendQueue) noteIn(i uint32) *sendNote {
-	return (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-}
-
 // dataIn returns the segment that begins at byte at of the ring.
 func (s *sendQueue) dataIn(at uint32) *segment {
 	return (*segment)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(at)))
@@ -75,11 +71,6 @@ func (s *sendQueue) dataIn(at uint32) *segment {
 // firstIn returns the first word of the block that contains byte at of the ring.
 func (s *sendQueue) firstIn(at uint32) *[8]uint8 {
 	return (*[8]uint8)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(at&^(blockSize-1))))
-}
-
-// segment returns segment k of the block.
-func (b *block) segment(k uintptr) *segment {
-	return (*segment)(unsafe.Add(unsafe.Pointer(b), k%perBlock*segmentSize))
 }
 
 // An inline segment has 4 bytes of length, then data, then zeros up to a multiple of 16. It may

@@ -130,8 +130,8 @@ func newCETable(signalAll bool) (t ceTable) {
 }
 
 // The words of a sendQueue hold, for each opcode, the first word of the control segment without
-// the index, including the size of the segments before the data. The highest byte is not written
-// to the ring: it says how the opcode differs from a WRITE.
+// the index, including the size of the segments before the data, and on queues with destinations
+// of one data segment. The highest byte is not written to the ring: it says how the opcode differs from a WRITE.
 const (
 	wordIndex     = 40
 	wordSize      = 0x3f
@@ -192,9 +192,6 @@ func (s *sendQueue) fastTables() {
 
 // be returns v in big-endian byte order.
 func be(v uint64) uint64 { return bits.ReverseBytes64(v) }
-
-// be4 returns a word with one big-endian field of 4 bytes, then zeros.
-func be4(v uint32) uint64 { return uint64(bits.ReverseBytes32(v)) }
 
 // be2 returns a word with two big-endian fields of 4 bytes.
 func be2(first, second uint32) uint64 { return bits.ReverseBytes64(uint64(first)<<32 | uint64(second)) }

@@ -366,7 +366,7 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 
 }
 
-// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postEach posts the
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postList posts the
 // others.
 //
 //go:nosplit
@@ -730,7 +730,7 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 
 }
 
-// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postEach posts the
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postList posts the
 // others.
 //
 //go:nosplit
