@@ -1,13 +1,13 @@
-// Package mmio is for providers and other programs that ring the doorbells of
-// devices. It has what Go itself does not: barriers between the CPU and a
-// device, and accesses to device registers that happen exactly once, at full
-// width and in program order:
+// Package mmio is for providers, and for programs that write rings and registers
+// themselves, as those of DevX do with the pages of devx.UAR. It has what Go itself
+// does not: barriers between the CPU and a device, and accesses to device registers
+// that happen exactly once, at full width and in program order:
 //
 //	copy(ring, request)                          // memory that the device reads
 //	mmio.ToDevice()                              // the request before the record
 //	binary.BigEndian.PutUint32(record, producer) // the doorbell record
 //	mmio.ToDevice()                              // the record before the register
-//	mmio.Store64BE(register, begin)              // the doorbell: the begin of the request
+//	mmio.Store64BE(register, begin)              // the doorbell: its first 8 bytes
 //
 // Neither sync/atomic nor plain stores are suitable for registers. On amd64 an
 // atomic store is a locked exchange, which also reads the register. A plain
@@ -28,8 +28,7 @@
 //	FlushWrites   SFENCE    DSB ST
 //	WCStart       SFENCE    DSB ST
 //
-// The package is for providers, and for programs that write rings and registers themselves, as those
-// of DevX do with the pages of devx.UAR. [Doorbell] and [Ring] have the form of mlx5's registers.
+// [Doorbell] and [Ring] have the form of mlx5's registers.
 //
 // All functions except [Ring] are safe for concurrent use. No function checks
 // its pointers: they must point into a mapping and be aligned to the width of

@@ -172,7 +172,7 @@ func (q *QP) endpointOf(l localPath) (Endpoint, error) {
 		RdAtomic: uint8(min(dev.MaxQPRdAtom, maxRdAtomic)), GRHRequired: l.port.GRHRequired, ECE: ece}, nil
 }
 
-// Connect takes the QP from RESET to RTS. The peer must do the same with this QP's Endpoint.
+// Connect moves the QP from RESET to RTS. The peer must do the same with this QP's Endpoint.
 // Post receives before the peer may send. They can be posted from INIT on, which Connect passes
 // through. So either post them between [QP.Init] and Connect, or tell the peer with a separate
 // message when it may begin.
@@ -274,12 +274,12 @@ func (q *QP) checkConnects() error {
 	return nil
 }
 
-// Ready takes a UD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
+// Ready moves a UD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
 // receives datagrams that any peer sends to its QPN with that Q_Key. A raw packet QP receives
 // the frames that its flows direct to it. The port is that of QPConfig.GID, or the first active
 // one. Receives can be posted earlier, after [QP.Init].
 //
-// Ready takes a DCI to RTS, so that it can send to any DCT, and a DCT to RTR, with
+// Ready moves a DCI to RTS, so that it can send to any DCT, and a DCT to RTR, with
 // QPConfig.Access. From then on the DCT has a QPN.
 //
 // Ready returns [ErrInvalid] for a QP of another type; otherwise the errors are those of
@@ -373,7 +373,7 @@ func (l localPath) needsGRH(remote Endpoint) bool {
 	return l.gid.GID.subnet() != remote.GID.subnet()
 }
 
-// Init takes the QP from RESET to INIT, where receives can be posted. Connect and Ready call it
+// Init moves the QP from RESET to INIT, where receives can be posted. Connect and Ready call it
 // if needed. The errors are those of [QP.Modify], [ErrClosed] among them.
 func (q *QP) Init() error {
 	if q.cfg.GID != nil {

@@ -86,7 +86,7 @@ var (
 	// QP does not accept a request, and match it too.
 	ErrOpcode = newSentinel("uverbs: unknown opcode or flag, or one that does not fit the request", unix.EINVAL)
 	// ErrQPType: no device supports the operation or flag on QPs of this type. It matches
-	// ErrOpcode. Raw packet QPs have SEND, and the flag IPCsum. UD QPs have SEND and SEND_IMM, to
+	// ErrOpcode. Raw packet QPs have SEND, and the flag ether.IPCsum. UD QPs have SEND and SEND_IMM, to
 	// the address of SendBatch.UDAddr. UC QPs also have WRITE, WRITE_IMM, BIND_MW and LOCAL_INV.
 	// SendBatch.RemoteSRQ is for XRCSend QPs, DCAddr for DCIs.
 	ErrQPType error = &sentinel{
@@ -95,8 +95,7 @@ var (
 		kinds: []error{ErrOpcode},
 	}
 	// ErrOpNotSupported: the device does not support the operation or flag on QPs of this type:
-	// see CapFlags, CapFlagsEx and RawPacketCaps of Context.QueryDevice. It matches ErrOpcode and
-	// ErrNotSupported.
+	// see CapFlags and CapFlagsEx of Context.QueryDevice. It matches ErrOpcode and ErrNotSupported.
 	ErrOpNotSupported error = &sentinel{
 		text:  "uverbs: the device does not support this operation or flag on QPs of this type",
 		errno: unix.EINVAL,

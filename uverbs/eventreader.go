@@ -15,7 +15,7 @@ import (
 
 // An eventReader reads the asynchronous events of a context in its own goroutine. The library
 // itself handles two of them, whether or not the program calls NextEvent: after the device's
-// failure or an overrun of a CQ, waits return nil, and polls of an empty CQ return the error. All
+// failure or an overrun of a CQ, waits end, and polls of an empty CQ return the error. All
 // events are kept for NextEvent.
 type eventReader struct {
 	c     *Context

@@ -57,7 +57,7 @@ func (t QPType) dc() bool { return t == DCT || t == DCI }
 // The beginning of the frame may be inline data, followed by the SGL. Some adapters
 // require the first 18 bytes inline. If there is no inline data, they are copied
 // from the SGEs, whose memory must then belong to this process: see
-// [ErrFrameHeader]. Receives are filled with the frames that a [Flow] directs to
+// [ErrFrameHeader]. Receives are filled with the frames that an ether.Flow directs to
 // the QP. No other operation is supported.
 const RawPacket QPType = 8
 

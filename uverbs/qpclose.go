@@ -9,7 +9,7 @@ import (
 // Close destroys the QP: ibv_destroy_qp(3). Requests in its queues are dropped
 // without completion. Type 2 memory windows that were ever bound on the QP are
 // closed too. Close is idempotent. A goroutine that calls Close between StartSend
-// and Submit deadlocks. Close returns [ErrBusy] while a [Flow] leads to the QP:
+// and Submit deadlocks. Close returns [ErrBusy] while an ether.Flow leads to the QP:
 // close the flow first. If the kernel refuses, Close returns its error and the QP
 // stays open.
 func (q *QP) Close() error { return q.close() }

@@ -11,9 +11,9 @@ import (
 
 // Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
 // goroutine occupies no thread. The wait ends early with an error that matches ctx.Err() and
-// context.Cause(ctx), or with [ErrClosed] if the queue is closed. If the device is removed or the
-// queue overruns, Wait returns nil, and so do later calls: Poll of the empty queue then returns
-// [ErrDeviceGone] or [ErrCQOverrun].
+// context.Cause(ctx), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone]. Wait also
+// returns nil if the next Poll of the empty queue returns an error: [ErrDeviceGone] or
+// [ErrCQOverrun].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -62,8 +62,8 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 // after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
 // each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
 // Close, and [ErrDeviceGone] or [ErrCQOverrun] if the device was removed or the queue overran
-// before the call. A wait that is interrupted by either returns nil, as there may be completions
-// to poll.
+// before the call. A wait that is interrupted by either may return nil, as there may be
+// completions to poll.
 func (q *CQ) WaitEvent(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents

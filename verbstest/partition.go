@@ -76,10 +76,10 @@ func (n *Network) reachable(from, to *rdmacmtest.Machine) bool {
 }
 
 // Kill powers the machine off: from now on none of its packets and messages leave or reach it. Its
-// peers are not notified: they find out after timeouts ([Network.SetTimeouts]), if they send nothing by
-// the keepalive of package rdma or rsocket. Programs on the machine that still run, because they cannot be killed, find
-// that the device has been removed, so that they end and can close their objects. What they leave
-// behind is not reported.
+// peers are not notified: they find out after timeouts ([Network.SetTimeouts]). A peer that sends nothing finds
+// out by the keepalive of package rdma or rsocket. Programs on the machine that still run, because they
+// cannot be killed, find that the device has been removed, so that they end and can close their objects.
+// What they leave behind is not reported.
 func (m *Machine) Kill() {
 	n := m.net
 	n.cm.Set(func() {

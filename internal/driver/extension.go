@@ -16,8 +16,8 @@ type Extension interface {
 	// destroyed. An object whose number is its handle, and whose Create does nothing more, does not
 	// need it.
 	Created(handle, number uint32)
-	// NameEvents adds to a create command the attributes by which events name the object, which has
-	// a DeviceGone.
+	// NameEvents adds to a create command the attributes by which events name the object. It is for
+	// objects with ExtensionConfig.DeviceGone.
 	NameEvents(cmd *ioctl.Cmd, userHandle, eventFD uint16)
 	// DestroyCommand issues a command that destroys the object: a second time if the device was
 	// removed meanwhile. Destroy may call it.

@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A DeviceAttr has the capabilities and limits of a device that concern Ethernet: those fields of
-// struct ibv_device_attr_ex that uverbs.DeviceAttr does not have.
+// A DeviceAttr has the capabilities and limits of a device that concern Ethernet, of
+// struct ibv_device_attr_ex.
 type DeviceAttr struct {
 	TSO           TSOCaps
 	RSS           RSSCaps

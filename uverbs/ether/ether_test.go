@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A spread is a raw packet uverbs.QP with RSS that distributes packets over two WQs.
+// A spread is a raw packet QP with RSS that distributes packets over two WQs.
 type spread struct {
 	pd    *uverbs.PD
 	cq    *uverbs.CQ
@@ -43,7 +43,7 @@ func (r *rig) spread(t testing.TB, single bool) *spread {
 var toHere = FlowEth{Val: EthFilter{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}},
 	Mask: EthFilter{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}
 
-// TestRawPacketQP checks that a raw packet uverbs.QP needs only a port to go to RTS, and that it cannot be
+// TestRawPacketQP checks that a raw packet QP needs only a port to go to RTS, and that it cannot be
 // closed while it has flows.
 func TestRawPacketQP(t *testing.T) {
 	r := newRig(t)
@@ -53,7 +53,7 @@ func TestRawPacketQP(t *testing.T) {
 		CreateFlags: QPCVLANStripping}))(t)
 	check(t, qp.Ready())
 	if s := qp.State(); s != uverbs.StateRTS {
-		t.Errorf("the uverbs.QP is in %v", s)
+		t.Errorf("the QP is in %v", s)
 	}
 	good(qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("frame"), Flags: uverbs.Signaled}))(t)
 	good(qp.PostRecv(uverbs.RecvWR{}))(t)
@@ -114,7 +114,7 @@ func TestWQ(t *testing.T) {
 	}
 }
 
-// TestRSSQP checks that a uverbs.QP with RSS has no queues and no states.
+// TestRSSQP checks that a QP with RSS has no queues and no states.
 func TestRSSQP(t *testing.T) {
 	r := newRig(t)
 	s := r.spread(t, false)

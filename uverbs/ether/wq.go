@@ -133,7 +133,7 @@ func CreateWQ(p *uverbs.PD, cfg WQConfig) (*WQ, error) {
 	}
 	q := &WQ{ctx: p.Context(), single: cfg.SingleGoroutine, cq: cfg.CQ}
 	q.gate.Store(gateReset)
-	life, err := driver.Extend(q.ctx, opCreateWQ, driver.ExtensionConfig{Kind: "WQ", Rank: driver.AfterTables,
+	_, err := driver.Extend(q.ctx, opCreateWQ, driver.ExtensionConfig{Kind: "WQ", Rank: driver.AfterTables,
 		Parents: []any{p, cfg.CQ}, DeviceGone: q.deviceGone, Object: q,
 		Receives: func() (any, int) { return q.cq, q.maxWR },
 		Create: func(e driver.Extension) (uint32, error) {
@@ -144,7 +144,6 @@ func CreateWQ(p *uverbs.PD, cfg WQConfig) (*WQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.life = life
 	return q, nil
 }
 

@@ -32,8 +32,8 @@ const (
 	destinations
 )
 
-// PortCounters count what a port sends and receives since New, including what it sends to itself. Reset does not clear
-// them.
+// PortCounters count what a port sends and receives since New, including unicast packets that it sends to itself. Reset
+// does not clear them.
 type PortCounters struct {
 	Sent, Received             [Broadcast]Traffic    // RDMA packets (roce.Packet.Length)
 	FramesSent, FramesReceived [destinations]Traffic // of Ethernet, without those of RoCE
