@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -113,7 +114,7 @@ func (s *SyncID) GetRequest(ctx context.Context) (*SyncID, error) {
 	switch {
 	case err == nil:
 		return s.child(r)
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+	case ctxerr.Is(ctx, err):
 		return nil, ended(ctx, opAcceptAt, s.name())
 	}
 	return nil, listenerClosed(s.name(), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -285,7 +286,7 @@ func (id *ID) waitError(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &own):
 		return err
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+	case ctxerr.Is(ctx, err):
 		return ended(ctx, opWait, id.name())
 	}
 	return operationError(opWait, id.name(), err)

@@ -250,7 +250,7 @@ func (c *Conn) lead(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if ctxerr.Is(ctx, err) {
 		return ctxerr.Of(ctx)
 	}
 	if err == errLeave && (c.closing || c.err != nil) {

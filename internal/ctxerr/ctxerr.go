@@ -20,6 +20,9 @@ func Of(ctx context.Context) error {
 	return &ended{err, cause}
 }
 
+// Is reports whether err is the error of a call that ctx has ended.
+func Is(ctx context.Context, err error) bool { return ctx.Err() != nil && errors.Is(err, ctx.Err()) }
+
 // deadline is the error after a deadline without a cause.
 var deadline error = &ended{context.DeadlineExceeded, context.DeadlineExceeded}
 
