@@ -342,8 +342,9 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 // errors are those of [ID.Close], and those of closing the objects: [uverbs.ErrBusy]
 // with Options.OwnPD while MRs are open.
 func (c *Conn) Close() error {
-	if err := c.id.Close(); err != nil {
+	err := c.id.Close()
+	if err != nil && !c.id.isClosed() { // objects may still be in use
 		return err
 	}
-	return c.closeOwned()
+	return errors.Join(err, c.closeOwned())
 }
