@@ -76,6 +76,12 @@ func (c *Conn) call(ctx context.Context, send func(number int) error) (Message, 
 // newCall waits for a free number.
 func (c *Conn) newCall(ctx context.Context) (*call, error) {
 	c.mu.Lock()
+	if c.replies.receives == 0 && c.usable() == nil && ctx.Err() == nil {
+		if err := c.startReplies(); err != nil {
+			c.unlock()
+			return nil, err
+		}
+	}
 	if !c.callable() || c.usable() != nil || ctx.Err() != nil {
 		full := !c.callable()
 		if err := c.waitToSend(ctx, &c.callers, c.callable); err != nil {
@@ -86,11 +92,6 @@ func (c *Conn) newCall(ctx context.Context) (*call, error) {
 		}
 	}
 	defer c.unlock()
-	if c.replies.receives == 0 {
-		if err := c.startReplies(); err != nil {
-			return nil, err
-		}
-	}
 	var k *call
 	if n := len(c.calls.free); n > 0 {
 		k = c.calls.all[c.calls.free[n-1]]

@@ -44,7 +44,7 @@ func (c *Conn) allocReceives(n int) error {
 	slab := make([]byte, n*size)
 	var mr *uverbs.MR
 	err := c.pool.retry(func() (err error) {
-		mr, err = c.cm.PD().RegMR(slab, uverbs.LocalWrite)
+		mr, err = c.pool.pd.RegMR(slab, uverbs.LocalWrite)
 		return err
 	})
 	if err != nil {
