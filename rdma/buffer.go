@@ -86,7 +86,7 @@ func (b Buffer) owned() bool {
 	return uint32(s>>32) == b.gen && s&byProgram != 0
 }
 
-// hold adds a user, unless the program does not own the buffer any more. It returns false then.
+// hold adds a user, unless the program does not own the buffer any more. It reports whether it has.
 func (b Buffer) hold() bool {
 	if b.m == nil {
 		return false
@@ -102,7 +102,7 @@ func (b Buffer) hold() bool {
 	}
 }
 
-// disown ends the program's ownership. It returns false if the program is not the owner.
+// disown ends the program's ownership. It reports whether the program was the owner.
 func (b Buffer) disown() bool {
 	if b.m == nil {
 		return false

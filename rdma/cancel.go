@@ -9,20 +9,21 @@ import (
 
 // This file has the cancellation of calls. A side whose [Conn.Call] returns before the reply has come sends a
 // kindCancel, and the peer ends the context of the call. The reply is still to come, or is on its way: only then may
-// another call have the number. Cancels have receives and credits of their own, which come back in the number of
-// kindCredits: so they also arrive if the peer's program releases no messages.
+// another call have the number. Cancels have separate receives and credits, so that they also arrive if the peer's
+// program releases no messages. A kindCredits has the number of these credits.
 
-// maxCancels is how many cancels a side may send before it gets credits. It is a part of featureCancel.
+// maxCancels is how many cancels a side may send before it gets credits. It is a part of featureCancel. A later version
+// may grant further credits.
 const maxCancels = 1
 
-// startCancels sets up the flow of cancels if both sides have them.
-func (c *Conn) startCancels() {
+// initCancels sets up the flow of cancels if both sides have them.
+func (c *Conn) initCancels() {
 	if c.remote.features&allFeatures&featureCancel != 0 {
-		c.cancels = flow{credits: maxCancels, most: maxCancels, receives: maxCancels, granted: maxCancels}
+		c.cancels = flow{credits: maxCancels, most: maxCalls, receives: maxCancels, granted: maxCancels}
 	}
 }
 
-// cancel has the peer learn that no caller waits for the reply to a call.
+// cancel sends the peer that no caller waits for the reply to a call.
 func (c *Conn) cancel(k *call) {
 	if c.cancels.most == 0 || c.usable() != nil {
 		return
@@ -30,6 +31,19 @@ func (c *Conn) cancel(k *call) {
 	k.canceled = true
 	c.control.cancels = append(c.control.cancels, k.number)
 	c.sendControl(false)
+	if len(c.control.cancels) > 0 && !c.canceling {
+		c.canceling = true
+		go c.awaitCancels()
+	}
+}
+
+// awaitCancels handles what arrives until all cancels are sent: their callers have returned.
+func (c *Conn) awaitCancels() {
+	c.mu.Lock()
+	defer c.unlock()
+	for len(c.control.cancels) > 0 && c.usable() == nil && c.step(context.Background(), &c.others, nil) == nil {
+	}
+	c.canceling = false
 }
 
 // uncancel leaves out the cancel of a call that has its reply.
@@ -62,7 +76,8 @@ func (c *Conn) canceledBy(number int) error {
 	f, k := &c.cancels, &c.calls
 	switch {
 	case f.granted == 0:
-		return fmt.Errorf("%w: a cancel without a credit: a peer may send %d before it gets one back", ErrProtocol, f.most)
+		return fmt.Errorf("%w: a cancel without a credit: a peer may send %d before it gets one back", ErrProtocol,
+			f.receives)
 	case number >= len(k.asked) || k.asked[number].canceled:
 		return fmt.Errorf("%w: a cancel of call %d, which it has not begun or has canceled before", ErrProtocol, number)
 	}
@@ -84,8 +99,8 @@ var (
 // reply, too: without it, it is one of the 1024 that may wait. The context of a message that is not a call ends with
 // the connection. A peer with a version of this package that does not send cancels does not end it.
 //
-// A connection on which no call waits does not notice anything: while a context whose Done was called has not ended, a
-// goroutine waits for it. Err looks at what has arrived.
+// A connection on which no call waits does not notice anything: while a context whose Done or Err was called has not
+// ended, a goroutine waits for it.
 func (m Message) Context() context.Context {
 	c := m.c
 	if c == nil {
@@ -176,12 +191,9 @@ func (x *callContext) Done() <-chan struct{} {
 	return x.Context.Done()
 }
 
-// Err implements context.Context.
+// Err implements context.Context. Calls of the connection call it with c.mu held.
 func (x *callContext) Err() error {
-	if err := x.Context.Err(); err != nil {
-		return err
-	}
-	x.c.look()
+	x.Done()
 	return x.Context.Err()
 }
 
@@ -194,15 +206,8 @@ func (x *callContext) watch() {
 	}
 }
 
-// look handles what has arrived, if no call waits for it.
+// look handles what has arrived, if no call waits for it. The caller holds c.mu.
 func (c *Conn) look() {
-	c.mu.Lock()
-	defer c.unlock()
-	c.lookLocked()
-}
-
-// lookLocked is look for a caller that holds c.mu.
-func (c *Conn) lookLocked() {
 	if c.leader == leaderNone && c.err == nil && !c.closing {
 		c.harvest()
 		if c.failure != nil {

@@ -77,6 +77,79 @@ func TestCancelReachesHandler(t *testing.T) {
 	isError(t, within(t, served, "ServeCallsContext"), context.Canceled)
 }
 
+// TestCallWithOwnContext passes the context of a call to the connection that it is of.
+func TestCallWithOwnContext(t *testing.T) {
+	p := connect(t, nil, nil)
+	served := background(func() error {
+		ctx := limit(t)
+		for range 2 {
+			m, err := p.server.Recv(ctx)
+			if err != nil {
+				return err
+			}
+			own := context.WithValue(m.Context(), p, "value")
+			reply := must(p.server.Call(own, []byte("from the server")))(t)
+			reply.Release()
+			check(t, p.server.Send(own, []byte("message")))
+			check(t, m.Reply(own, m.Bytes()))
+			m.Release()
+		}
+		return nil
+	})
+	answered := background(func() error {
+		return p.client.ServeCalls(limit(t), func(request []byte) []byte { return request })
+	})
+	for range 2 {
+		m := must(p.client.Call(limit(t), []byte("x")))(t)
+		m.Release()
+	}
+	check(t, within(t, served, "the server"))
+	check(t, p.server.Close())
+	check(t, within(t, answered, "the client"))
+}
+
+// TestCancelOfMany cancels several calls with one context, after which no call waits on the client.
+func TestCancelOfMany(t *testing.T) {
+	const calls = 8
+	p := connect(t, nil, nil)
+	began, ended := make(chan struct{}, calls), make(chan struct{}, calls)
+	var handlers sync.WaitGroup
+	served := background(func() error {
+		defer handlers.Wait()
+		for range calls {
+			m, err := p.server.Recv(limit(t))
+			if err != nil {
+				return err
+			}
+			handlers.Go(func() {
+				defer m.Release()
+				began <- struct{}{}
+				<-m.Context().Done()
+				ended <- struct{}{}
+				check(t, m.Reply(limit(t), nil))
+			})
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(limit(t))
+	var callers sync.WaitGroup
+	for range calls {
+		callers.Go(func() {
+			_, err := p.client.Call(ctx, []byte("slow"))
+			isError(t, err, context.Canceled)
+		})
+	}
+	for range calls {
+		<-began
+	}
+	cancel()
+	callers.Wait()
+	for range calls {
+		<-ended
+	}
+	check(t, within(t, served, "the server"))
+}
+
 // TestServeAfterCancel checks that ServeCallsContext returns nil if the peer has closed the connection before the reply
 // to a call that it has canceled.
 func TestServeAfterCancel(t *testing.T) {

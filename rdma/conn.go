@@ -49,10 +49,12 @@ type Conn struct {
 	control  control
 	calls    calls
 	contexts map[*callContext]struct{} // that have not ended
-	ctx      *callContext              // of messages that are not calls, or nil
-	windows  []window                  // for offers
-	shares   map[*Share]struct{}
-	idleOps  *op
+	// canceling is whether a goroutine waits until the cancels are sent.
+	canceling bool
+	ctx       *callContext // of messages that are not calls, or nil
+	windows   []window     // for offers
+	shares    map[*Share]struct{}
+	idleOps   *op
 
 	idleWatch
 	keepAlive *time.Timer
@@ -110,8 +112,8 @@ const (
 )
 
 // extraReceives returns how many receives are for SENDs without a credit for messages or replies: one for each offer
-// that the peer has read, up to two for credits of each of the two flows, one for each cancel and for its credit, and
-// one for the end.
+// that the peer has read, up to two for credits of each of the two flows, one for each cancel and for its credit,
+// one for the end, and one to spare.
 func (c *Conn) extraReceives() int { return 2*c.options.Offers + 8 }
 
 // sendDepth returns the length of the send queue.
@@ -157,7 +159,7 @@ func (c *Conn) start() error {
 	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))
-	c.startCancels()
+	c.initCancels()
 	c.watch()
 	if l := c.options.Logger; l != nil {
 		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)

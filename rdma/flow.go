@@ -3,7 +3,7 @@ package rdma
 import "fmt"
 
 // A side sends a message only if the other has a receive for it: it needs a credit. The peer sends credits when its
-// program has released messages. Replies have receives and credits of their own, so that they do not wait for messages
+// program has released messages. Replies have separate receives and credits, so that they do not wait for messages
 // that the peer's program has not released: it may release them only after a reply.
 //
 // Replies also do not wait for a program that does not release replies: see moveReply. So a reply waits at most until
@@ -102,7 +102,7 @@ func (c *Conn) owe() {
 	}
 }
 
-// creditsDue reports whether credits are to be sent although no message takes them along. Waits is whether the caller
+// creditsDue reports whether credits are to be sent although no message carries them. Waits is whether the caller
 // is about to wait.
 func (c *Conn) creditsDue(waits bool) bool {
 	f := &c.replies

@@ -23,7 +23,9 @@ func TestHostileCancels(t *testing.T) {
 		"number 1023":  {func(_ *Conn, h *hostile) { _ = call(h, 5) && cancel(h, 1023) }, "a cancel of call 1023, which", 0},
 		"twice": {func(c *Conn, h *hostile) {
 			_ = call(h, 5) && cancel(h, 5)
+			c.mu.Lock()
 			c.look() // it sends a credit
+			c.unlock()
 			cancel(h, 5)
 		},
 			"a cancel of call 5, which it has not begun or has canceled before", 0},
@@ -35,7 +37,9 @@ func TestHostileCancels(t *testing.T) {
 		}, "a cancel without a credit: a peer may send 1", 0},
 		"without the feature": {func(_ *Conn, h *hostile) { _ = call(h, 0) && cancel(h, 0) }, "a cancel without a credit",
 			featureCancel},
-		"credits": {func(_ *Conn, h *hostile) { h.send(kindCredits, 0, 1, nil) }, "1 credits beside 1", 0},
+		"credits": {func(_ *Conn, h *hostile) {
+			_ = h.send(kindCredits, 0, maxCalls-maxCancels, nil) && h.send(kindCredits, 0, 1, nil)
+		}, "1 credits beside 1024", 0},
 		"credits without the feature": {func(_ *Conn, h *hostile) { h.send(kindCredits, 0, 1, nil) }, "1 credits beside 0",
 			featureCancel},
 		"a body": {func(_ *Conn, h *hostile) { h.send(kindCancel, 0, 0, []byte("x")) }, "1 bytes in a SEND of kind 7", 0},
@@ -84,14 +88,18 @@ func TestCancelFlow(t *testing.T) {
 	// One cancel has a credit, and four wait. Of these, the second call gets a reply.
 	h.post(uverbs.OpSendImm, packImm(kindReply, credits{}, 2), nil)
 	h.send(kindCredits, 0, 1, nil)
+	c.mu.Lock()
 	c.look()
+	c.unlock()
 	for _, want := range []int{1, 3, 4} {
 		if k, number, _ := h.next(); k != kindCancel || number != want {
 			t.Fatalf("kind %d, number %d, want %d", k, number, want)
 		}
 		h.send(kindReply, 0, want, nil)
 		h.send(kindCredits, 0, 1, nil)
+		c.mu.Lock()
 		c.look()
+		c.unlock()
 	}
 	c.mu.Lock()
 	if len(c.control.cancels) != 0 || c.cancels.credits != 1 || c.calls.pending != 1 {
@@ -107,7 +115,9 @@ func TestCancelFlow(t *testing.T) {
 	}
 	m.Release()
 	h.send(kindCancel, 0, 9, nil)
+	c.mu.Lock()
 	c.look()
+	c.unlock()
 	if err := c.Err(); err != nil {
 		t.Error(err)
 	}

@@ -37,7 +37,7 @@ func (c *Conn) checkIdle(d time.Duration) {
 func (c *Conn) isIdle(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.unlock()
-	c.lookLocked()
+	c.look()
 	if c.err != nil || c.closing || c.eof { // calls return why
 		return false
 	}

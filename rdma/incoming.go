@@ -17,7 +17,7 @@ type incoming struct {
 	grows   bool    // a call waits for memory for it, or registers it
 	reading bool
 	done    bool
-	dropped bool // nobody waits for it
+	dropped bool // no call waits for it
 	call    *call
 }
 

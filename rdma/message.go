@@ -36,7 +36,7 @@ func (m Message) SetLen(int) error {
 	return fmt.Errorf("%w: the length of a message is fixed: use a buffer of Conn.Alloc", ErrBounds)
 }
 
-// Release gives the memory of the message back, so that the peer may send another one. Further calls do nothing.
+// Release releases the memory of the message, so that the peer may send another one. Further calls do nothing.
 func (m Message) Release() {
 	m.Buffer.Release()
 	if m.large == released {
