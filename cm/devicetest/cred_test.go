@@ -36,7 +36,7 @@ func TestDeviceOtherCredentials(t *testing.T) {
 	check(t, syscall.Setgroups([]int{1}))
 	refused := func(err error) {
 		t.Helper()
-		isError(t, err, []error{cm.ErrCredentials, unix.EACCES}, "credentials")
+		isError(t, err, []error{cm.ErrCredentials, unix.EACCES}, "changed its user")
 	}
 	refused(i.Bind(at(deviceIP, 0)))
 	refused(i.ResolveAddr(netip.AddrPort{}, l.Addr(), 0))

@@ -77,7 +77,7 @@ func TestDeviceNoReads(t *testing.T) {
 	closing(t, mr)
 	err := c.PostRead(1, uverbs.Signaled, 4096, 7, mr.SGE(0, 8))
 	if strings.HasPrefix(rdmaDevice(), "rxe") {
-		isError(t, err, []error{uverbs.ErrRdAtomic}, "InitiatorDepth")
+		isError(t, err, []error{uverbs.ErrRdAtomic}, "MaxRdAtomic")
 	} else {
 		check(t, err) // the device decides
 	}
