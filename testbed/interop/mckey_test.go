@@ -127,7 +127,7 @@ func (r *mckeyRun) check(t *testing.T) {
 // no text. The kernel supports no IPv6 groups on RoCE v2, the only protocol of rxe.
 func (h *host) mckeyIPv6(t *testing.T) {
 	for side, says := range map[side]string{cSide: "mckey: failure joining: Unknown error 524",
-		goSide: "RoCE v2 has no IPv6 groups: take an IPv4 group (ENOTSUPP)"} {
+		goSide: "RoCE v2 has no IPv6 groups: use an IPv4 group (ENOTSUPP)"} {
 		p := h.mckey(t, side, "-m ff0e::7 -b %s", address6)
 		if err := p.Wait(); err == nil || p.Status() < 0 || !strings.Contains(p.Stdout.String(), says) {
 			t.Errorf("no %q:\n%v: %v", says, p, err)
