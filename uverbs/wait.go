@@ -122,7 +122,7 @@ func (q *CQ) park(ctx context.Context) error {
 	case <-q.closing:
 		return q.closedError()
 	case <-q.channel.broken:
-		return q.channel.err
+		return q.channelError()
 	case <-q.channel.readToken:
 		return q.channel.read(ctx, q)
 	}
@@ -132,6 +132,9 @@ func (q *CQ) park(ctx context.Context) error {
 func (q *CQ) ctxError(ctx context.Context) error {
 	return &Error{Op: opWait, Object: q.String(), Err: ctxerr.Of(ctx)}
 }
+
+// channelError returns the error of a wait that was ended because the channel is broken.
+func (q *CQ) channelError() error { return named(opWait, q.String(), q.channel.err) }
 
 // waitEnded reports whether a wait has ended, by the same conditions as park.
 func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
@@ -143,7 +146,7 @@ func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
 	case received(q.closing):
 		return true, q.closedError()
 	case received(q.channel.broken):
-		return true, q.channel.err
+		return true, q.channelError()
 	}
 	return false, nil
 }
@@ -211,22 +214,21 @@ func (ch *CompChannel) watch(ctx context.Context) {
 // fail ends the waits of all queues because reading the channel failed with err. It returns the
 // error of q's wait. The caller holds the read token.
 func (ch *CompChannel) fail(q *CQ, err error) error {
-	const op = "wait for events"
 	select {
 	case <-q.closing:
 		return q.closedError()
 	case <-ch.broken:
-		return ch.err
+		return q.channelError()
 	default:
 	}
 	switch {
 	case errors.Is(err, os.ErrClosed):
-		ch.err = named(op, ch.String(), ErrClosed)
+		ch.err = ErrClosed
 	case ch.ctx.isDeviceGone(err):
-		ch.err = named(op, ch.String(), ErrDeviceGone)
+		ch.err = ErrDeviceGone
 	default:
-		ch.err = ch.ctx.wrap(op, ch.String(), err, "")
+		ch.err = ch.ctx.wrap("wait for events", ch.String(), err, "")
 	}
 	close(ch.broken)
-	return ch.err
+	return q.channelError()
 }
