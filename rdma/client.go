@@ -100,7 +100,8 @@ func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn
 // Retry is [Client.Do] for what may be done more than once, such as reading: if f returns an error because its
 // connection has ended, Retry calls f again with another connection, until ctx ends, and then returns
 // context.Cause(ctx) with the last error. It waits as between two attempts to connect if the connection had been
-// established a short time before. It returns [ErrUndelivered] only if f has sent messages on the connection that ends.
+// established a short time before. It can return [ErrUndelivered] for messages of other calls that share the
+// connection, and drops it when it tries again.
 func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	for {
 		again, err := cl.do(ctx, f)

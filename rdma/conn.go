@@ -69,9 +69,9 @@ type Conn struct {
 //
 // Dial returns [ErrProtocol] if the peer accepts the connection and does not use this package, and [ErrVersion] if the
 // two sides speak no common version of the protocol. A listener of this package sends the reason if it refuses a
-// client: [ErrServerBusy], [ErrServerLimit], [ErrVersion] or [ErrUnauthenticated]. A program that does not use this
-// package and rejects the connection cannot be distinguished from one that ends: the error is [cm.ErrRejected]. The
-// other errors are those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
+// client: [ErrServerBusy], [ErrServerLimit], [ErrVersion], [ErrProtocol] or [ErrUnauthenticated]. A program that does
+// not use this package and rejects the connection cannot be distinguished from one that ends: the error is
+// [cm.ErrRejected]. The other errors are those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	full, err := o.complete(maxDialData)
 	if err != nil {

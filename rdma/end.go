@@ -251,7 +251,7 @@ func closeText(text string) string {
 // Shutdown is Close, but waits until ctx ends instead of for Options.Linger. Its error also matches
 // context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended
 // if it ended before. The connection is closed in any case. If several calls of Shutdown and Close wait, the first
-// whose context ends ends the wait of all, and all return the same errors.
+// whose context ends ends the wait of all, and all return the same errors of it.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	flushed, err := c.shutdown(ctx, nil)
 	return errors.Join(flushed, err)

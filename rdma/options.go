@@ -45,8 +45,8 @@ type Options struct {
 	// program. If it does not, for example because its machine has lost power, the connection ends: after up to twice
 	// this time, and the retransmissions of this side's device, which take about 8 seconds.
 	KeepAlive time.Duration
-	// IdleTimeout closes a connection on which no message, reply or release of messages was received for this time; it
-	// may take twice as long. By default, and if it is negative, there is none. What the peer reads and writes by
+	// IdleTimeout closes a connection on which no message, reply, cancel or release of messages was received for this
+	// time; it may take twice as long. By default, and if it is negative, there is none. What the peer reads and writes by
 	// one-sided operations does not count, since its device does it alone, nor does reading a long message of this
 	// side. While the program has messages that it has not released, or calls to which it has not replied, the peer
 	// waits for this side, and the connection is not closed. Calls of both sides return a [*CloseError] with

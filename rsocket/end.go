@@ -73,7 +73,8 @@ func (c *Conn) tell(what int) error {
 // Close ends the connection and releases its memory. Before, it waits until the device of the peer has received what
 // was written, and the end, for up to Config.Linger. By default it waits for a moment only, and goes on in the
 // background, as Close of a TCP connection does: without a reply of the peer, its caller is not delayed. If the peer
-// has closed first, Close waits as long, at most 100 milliseconds, until the peer knows that everything was received.
+// has closed first, Close then waits for up to 100 milliseconds more, but not longer than Config.Linger, until the peer
+// knows that everything was received.
 // Other calls return an error that matches [net.ErrClosed] at once. Close is idempotent. If an object could not be
 // closed, also in the background, another call tries again and returns its error.
 func (c *Conn) Close() error {
