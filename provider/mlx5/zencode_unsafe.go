@@ -231,16 +231,29 @@ func (q *qp) postInline(wrs []uverbs.SendWR) (int, error) {
 	return 1, nil
 }
 
+// encodeInlines is encodeInline for a list. It returns how many requests it encoded.
+//
+//go:noinline
+func (q *qp) encodeInlines(wrs []uverbs.SendWR) int {
+	for n := range wrs {
+		if q.encodeInline(&wrs[n]) == 0 {
+			return n
+		}
+	}
+	return len(wrs)
+}
+
 // postEach encodes all but the first n requests and rings the doorbell for all from block first on.
 func (q *qp) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
 	var err error
 	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 && q.encodeInline(&wrs[n]) > 0 {
-			for n++; uint(n) < uint(len(wrs)) && q.encodeInline(&wrs[n]) > 0; n++ {
+		if len(wrs[n].Inline) > 0 {
+			if more := q.encodeInlines(wrs[n:]); more > 0 {
+				n += more
+				s.request.state = requestInlined
+				continue
 			}
-			s.request.state = requestInlined
-			continue
 		}
 		if len(wrs[n].Inline) == 0 && q.encodeSGE(&wrs[n]) != nil {
 			n++
@@ -595,16 +608,29 @@ func (q *dci) postList(wrs []uverbs.SendWR) (int, error) {
 	return q.postEach(wrs, 0, s.cur)
 }
 
+// encodeInlines is encodeInline for a list. It returns how many requests it encoded.
+//
+//go:noinline
+func (q *dci) encodeInlines(wrs []uverbs.SendWR) int {
+	for n := range wrs {
+		if q.encodeInline(&wrs[n]) == 0 {
+			return n
+		}
+	}
+	return len(wrs)
+}
+
 // postEach encodes all but the first n requests and rings the doorbell for all from block first on.
 func (q *dci) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
 	var err error
 	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 && q.encodeInline(&wrs[n]) > 0 {
-			for n++; uint(n) < uint(len(wrs)) && q.encodeInline(&wrs[n]) > 0; n++ {
+		if len(wrs[n].Inline) > 0 {
+			if more := q.encodeInlines(wrs[n:]); more > 0 {
+				n += more
+				s.request.state = requestInlined
+				continue
 			}
-			s.request.state = requestInlined
-			continue
 		}
 		if more := q.encodeSGEs(wrs[n:]); more > 0 {
 			n += more
@@ -932,16 +958,29 @@ func (q *ud) postList(wrs []uverbs.SendWR) (int, error) {
 	return q.postEach(wrs, 0, s.cur)
 }
 
+// encodeInlines is encodeInline for a list. It returns how many requests it encoded.
+//
+//go:noinline
+func (q *ud) encodeInlines(wrs []uverbs.SendWR) int {
+	for n := range wrs {
+		if q.encodeInline(&wrs[n]) == 0 {
+			return n
+		}
+	}
+	return len(wrs)
+}
+
 // postEach encodes all but the first n requests and rings the doorbell for all from block first on.
 func (q *ud) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
 	var err error
 	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 && q.encodeInline(&wrs[n]) > 0 {
-			for n++; uint(n) < uint(len(wrs)) && q.encodeInline(&wrs[n]) > 0; n++ {
+		if len(wrs[n].Inline) > 0 {
+			if more := q.encodeInlines(wrs[n:]); more > 0 {
+				n += more
+				s.request.state = requestInlined
+				continue
 			}
-			s.request.state = requestInlined
-			continue
 		}
 		if more := q.encodeSGEs(wrs[n:]); more > 0 {
 			n += more
@@ -1277,16 +1316,29 @@ func (q *xrcInitiator) postInline(wrs []uverbs.SendWR) (int, error) {
 	return 1, nil
 }
 
+// encodeInlines is encodeInline for a list. It returns how many requests it encoded.
+//
+//go:noinline
+func (q *xrcInitiator) encodeInlines(wrs []uverbs.SendWR) int {
+	for n := range wrs {
+		if q.encodeInline(&wrs[n]) == 0 {
+			return n
+		}
+	}
+	return len(wrs)
+}
+
 // postEach encodes all but the first n requests and rings the doorbell for all from block first on.
 func (q *xrcInitiator) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
 	var err error
 	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 && q.encodeInline(&wrs[n]) > 0 {
-			for n++; uint(n) < uint(len(wrs)) && q.encodeInline(&wrs[n]) > 0; n++ {
+		if len(wrs[n].Inline) > 0 {
+			if more := q.encodeInlines(wrs[n:]); more > 0 {
+				n += more
+				s.request.state = requestInlined
+				continue
 			}
-			s.request.state = requestInlined
-			continue
 		}
 		if len(wrs[n].Inline) == 0 && q.encodeSGE(&wrs[n]) != nil {
 			n++
