@@ -190,9 +190,9 @@ func (q *qp) encodeInline(wr *uverbs.SendWR) uint64 {
 		g.inlineData(wr.Inline)
 		return blocks
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(wr.Inline)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	return blocks
 }
 
@@ -347,14 +347,14 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
 		return
 	}
-	head := s.head + 1
-	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
-	s.request.state, s.head = requestInlined, head
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[1] = s.flags[f]
 	b[2] = bits.ReverseBytes64(raddr)
 	b[2+1] = uint64(bits.ReverseBytes32(rkey))
+	head := s.head + 1
+	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+	s.request.state, s.head = requestInlined, head
 	g := (*segment)(unsafe.Pointer(&b[2+2]))
 	if int64(w) < 0 { // wordUncommon is set
 
@@ -373,9 +373,9 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 		g.inlineData(data)
 		return
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(data)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(data))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 
 }
 
@@ -590,9 +590,9 @@ func (q *dci) encodeInline(wr *uverbs.SendWR) uint64 {
 		g.inlineData(wr.Inline)
 		return blocks
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(wr.Inline)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	return blocks
 }
 
@@ -722,14 +722,14 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
 		return
 	}
-	head := s.head + 1
-	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
-
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[1] = s.flags[f]
 	b[8] = bits.ReverseBytes64(raddr)
 	b[8+1] = uint64(bits.ReverseBytes32(rkey))
+	head := s.head + 1
+	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+
 	g := (*segment)(unsafe.Pointer(&b[8+2]))
 	if int64(w) < 0 { // wordUncommon is set
 
@@ -750,9 +750,9 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 		g.inlineData(data)
 		return
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(data)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(data))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 
 }
 
@@ -940,9 +940,9 @@ func (q *ud) encodeInline(wr *uverbs.SendWR) uint64 {
 		g.inlineData(wr.Inline)
 		return blocks
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(wr.Inline)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	return blocks
 }
 
@@ -1066,12 +1066,12 @@ func (q *ud) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
 		return
 	}
+	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+	b[1] = s.flags[f]
+
 	head := s.head + 1
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
-
-	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-	b[1] = s.flags[f]
 
 	g := (*segment)(unsafe.Pointer(&b[8]))
 	if int64(w) < 0 { // wordUncommon is set
@@ -1090,9 +1090,9 @@ func (q *ud) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 		g.inlineData(data)
 		return
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(data)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(data))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 
 }
 
@@ -1275,9 +1275,9 @@ func (q *xrcInitiator) encodeInline(wr *uverbs.SendWR) uint64 {
 		g.inlineData(wr.Inline)
 		return blocks
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(wr.Inline)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	return blocks
 }
 
@@ -1427,14 +1427,14 @@ func (q *xrcInitiator) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, radd
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
 		return
 	}
-	head := s.head + 1
-	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
-
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[1] = s.flags[f]
 	b[4] = bits.ReverseBytes64(raddr)
 	b[4+1] = uint64(bits.ReverseBytes32(rkey))
+	head := s.head + 1
+	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+
 	g := (*segment)(unsafe.Pointer(&b[4+2]))
 	if int64(w) < 0 { // wordUncommon is set
 
@@ -1455,8 +1455,8 @@ func (q *xrcInitiator) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, radd
 		g.inlineData(data)
 		return
 	}
-	from, to := unsafe.Pointer(unsafe.SliceData(data)), unsafe.Add(unsafe.Pointer(g), inlineHeader)
-	*(*segment)(to) = *(*segment)(from)
-	*(*segment)(unsafe.Add(to, n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+	from := unsafe.Pointer(unsafe.SliceData(data))
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 
 }
