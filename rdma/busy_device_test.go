@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/monitor/monitortest"
+	"github.com/goverbs/goverbs/internal/sim/monitortest"
 	"github.com/goverbs/goverbs/rdma"
 )
 

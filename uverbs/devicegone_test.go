@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/driver"
-	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"golang.org/x/sys/unix"
 )
 

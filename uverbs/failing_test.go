@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/failtest"
+	"github.com/goverbs/goverbs/internal/sim/failtest"
 	"golang.org/x/sys/unix"
 )
 

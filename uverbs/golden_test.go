@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/driver"
-	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 

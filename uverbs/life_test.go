@@ -10,7 +10,7 @@ import (
 	"testing"
 	"weak"
 
-	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"golang.org/x/sys/unix"
 )
 

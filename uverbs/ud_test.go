@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"golang.org/x/sys/unix"
 )
 

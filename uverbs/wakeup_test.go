@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/monitor/monitortest"
+	"github.com/goverbs/goverbs/internal/sim/monitortest"
 )
 
 // awaitRecord reads a record that arrives after d. A timer of the kernel stands for the device: what

@@ -3,9 +3,9 @@ package verbstest
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
-	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 )
 
 // TestConstants compares constants with those of the packages that use the same values.

@@ -3,7 +3,7 @@ package verbstest_test
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/exampletest"
+	"github.com/goverbs/goverbs/internal/sim/exampletest"
 )
 
 // goTest runs a test, and prints what it reports.

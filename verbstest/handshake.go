@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 )
 
 // A HandshakeMessage is the kind of a message between connection managers.

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"testing/fstest"
 
-	"github.com/goverbs/goverbs/internal/fakemlx5"
+	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
 )
 
 // Limits bound what all programs of a machine together may use. Zero means no limit besides those of

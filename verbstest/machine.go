@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/fakemlx5"
-	"github.com/goverbs/goverbs/internal/ioctl/ioctltest"
-	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	_ "github.com/goverbs/goverbs/provider/mlx5" // the driver of the machines' devices
 	"github.com/goverbs/goverbs/uverbs"

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
-	"github.com/goverbs/goverbs/internal/connectx/loop"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
-	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 )
 
 // A Network is an Ethernet, or an InfiniBand subnet, with machines.

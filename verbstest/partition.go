@@ -3,9 +3,9 @@ package verbstest
 import (
 	"bytes"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
-	"github.com/goverbs/goverbs/internal/connectx/roce"
-	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/roce"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 )
 
 // Partition separates two machines: packets and messages between their connection managers are lost,

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 )
 
 // A Rule is a rule for programs. A program that breaks it fails the test, unless the test allows it:
@@ -182,7 +182,7 @@ func ofLibrary(function, file string) bool {
 		return true // the library calls package os, which calls it for the commands of rdma_cm
 	}
 	name, ours := strings.CutPrefix(function, module)
-	if !ours || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(name, "internal/providertest") {
+	if !ours || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(name, "internal/sim/providertest") {
 		return false
 	}
 	for _, pkg := range []string{"rdma.", "rsocket.", "uverbs.", "cm.", "mmio.", "verbstest.", "provider/", "internal/"} {

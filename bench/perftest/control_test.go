@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
 	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/internal/program"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -104,7 +104,7 @@ The device tests of uverbs and cm run on machines in memory ([testing.md](testin
 on InfiniBand, and so do the tests of rdma-core in Go (TestDeviceParity…) and the suite for providers. This page lists
 those that do not, and why. The tests of 'testbed' run them in guests, on Linux with rxe0 or the software ConnectX;
 'make soak' runs the long ones. Tests of features that a device or kernel lacks are skipped there as in memory:
-'internal/features' lists the features. On InfiniBand, most tests of cm run in memory only: guests have no subnet
+'internal/sim/features' lists the features. On InfiniBand, most tests of cm run in memory only: guests have no subnet
 manager, and so no IPoIB.
 
 Written by 'go test ./internal/arch -run TestMemoryDifferences -update' from the tables that the tests use.

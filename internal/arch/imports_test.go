@@ -20,20 +20,20 @@ var layers = []struct {
 	{"internal/arch", nil},
 	{"internal/uapi", nil},
 	{"internal/leak", nil},
-	{"internal/leak/leaktest", []string{"internal/leak"}},
-	{"internal/exampletest", []string{"verbstest"}},
+	{"internal/sim/leaktest", []string{"internal/leak"}},
+	{"internal/sim/exampletest", []string{"verbstest"}},
 	{"internal/noescape", nil},
-	{"internal/failtest", nil},
+	{"internal/sim/failtest", nil},
 	{"internal/getopt", nil},
 	{"internal/monitor", nil},
-	{"internal/monitor/monitortest", nil},
+	{"internal/sim/monitortest", nil},
 	{"internal/nldev", []string{"internal/uapi"}},
 	{"internal/ioctl", []string{"internal/uapi", "internal/leak"}},
-	{"internal/ioctl/ioctltest", []string{"internal/ioctl", "internal/uapi"}},
+	{"internal/sim/ioctltest", []string{"internal/ioctl", "internal/uapi"}},
 	{"internal/machine", []string{"internal/ioctl", "internal/nldev"}},
 	{"internal/rdmacm", []string{"internal/uapi", "internal/leak", "internal/machine", "internal/monitor",
 		"internal/nldev"}},
-	{"internal/rdmacm/rdmacmtest", []string{"internal/rdmacm", "internal/uapi"}},
+	{"internal/sim/rdmacmtest", []string{"internal/rdmacm", "internal/uapi"}},
 	{"internal/race", nil},
 	{"internal/quota", nil},
 	{"internal/ctxerr", nil},
@@ -62,23 +62,23 @@ var layers = []struct {
 	{"provider/mlx5/gen", nil},
 	{"provider/mlx5", []string{"uverbs", "mmio", "internal/driver", "internal/provider", "internal/firmware",
 		"internal/ioctl", "internal/uapi", "internal/leak"}},
-	{"internal/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
+	{"internal/sim/providertest", []string{"uverbs", "internal/driver", "internal/provider"}},
 	{"provider/...", []string{"uverbs", "mmio", "internal/driver", "internal/provider", "internal/ioctl",
 		"internal/uapi", "internal/leak"}},
-	{"internal/features", nil},
-	{"internal/rtnetlink", nil},
-	{"internal/connectx/loop", nil},
-	{"internal/connectx/prm", nil},
-	{"internal/connectx/roce", nil},
-	{"internal/connectx/trace", nil},
-	{"internal/connectx/transport", []string{"internal/connectx/loop", "internal/connectx/roce"}},
-	{"internal/connectx/fabric", []string{"internal/connectx/loop", "internal/connectx/roce"}},
-	{"internal/connectx/engine", []string{"internal/connectx/...", "internal/race"}},
-	{"verbstest", []string{"uverbs", "internal/machine", "internal/fakemlx5", "internal/connectx/...",
-		"internal/ioctl/...", "internal/rdmacm/...", "internal/nldev", "internal/race", "internal/uapi", "provider/mlx5"}},
-	{"internal/fakemlx5", []string{"uverbs", "uverbs/ether", "internal/connectx/...", "internal/ioctl/...",
-		"internal/race",
-		"internal/uapi"}},
+	{"internal/sim/features", nil},
+	{"internal/sim/rtnetlink", nil},
+	{"internal/sim/connectx/loop", nil},
+	{"internal/sim/connectx/prm", nil},
+	{"internal/sim/connectx/roce", nil},
+	{"internal/sim/connectx/trace", nil},
+	{"internal/sim/connectx/transport", []string{"internal/sim/connectx/loop", "internal/sim/connectx/roce"}},
+	{"internal/sim/connectx/fabric", []string{"internal/sim/connectx/loop", "internal/sim/connectx/roce"}},
+	{"internal/sim/connectx/engine", []string{"internal/sim/connectx/...", "internal/race"}},
+	{"verbstest", []string{"uverbs", "internal/machine", "internal/sim/fakemlx5", "internal/sim/connectx/...",
+		"internal/sim/ioctltest", "internal/sim/rdmacmtest", "internal/ioctl", "internal/rdmacm", "internal/nldev",
+		"internal/race", "internal/uapi", "provider/mlx5"}},
+	{"internal/sim/fakemlx5", []string{"uverbs", "uverbs/ether", "internal/sim/connectx/...",
+		"internal/sim/ioctltest", "internal/ioctl", "internal/race", "internal/uapi"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},
@@ -94,9 +94,7 @@ var layers = []struct {
 
 // forTests lists the packages that only tests and other packages in this list may
 // import.
-var forTests = []string{"verbstest", "internal/fakemlx5", "internal/exampletest", "internal/failtest",
-	"internal/leak/leaktest", "internal/ioctl/ioctltest", "internal/rdmacm/rdmacmtest", "internal/providertest",
-	"internal/features", "internal/monitor/monitortest", "internal/rtnetlink", "internal/connectx/...", "testbed/...",
+var forTests = []string{"verbstest", "internal/sim/...", "internal/arch", "testbed/...",
 	"cmd/internal/program/programtest"}
 
 // matches reports whether pattern matches the package path pkg.
@@ -151,6 +149,37 @@ func TestOnlyTestsImportTestSupport(t *testing.T) {
 			if matchesAny(forTests, imp) || imp == "testing" || strings.HasPrefix(imp, "github.com/google/go-cmp") {
 				t.Errorf("%s is not a test but imports %s", f.path, imp)
 			}
+		}
+	}
+}
+
+// TestInternalShips checks that a program of the library or one of its commands links every
+// internal package that is not for tests.
+func TestInternalShips(t *testing.T) {
+	imports := map[string][]string{}
+	for _, f := range files(t) {
+		if !f.test() {
+			imports[f.dir()] = append(imports[f.dir()], f.imports()...)
+		}
+	}
+	linked := map[string]bool{}
+	var link func(pkg string)
+	link = func(pkg string) {
+		if !linked[pkg] {
+			linked[pkg] = true
+			for _, imp := range imports[pkg] {
+				link(imp)
+			}
+		}
+	}
+	for pkg := range imports {
+		if !strings.HasPrefix(pkg, "internal/") && !matchesAny(forTests, pkg) {
+			link(pkg)
+		}
+	}
+	for pkg := range imports {
+		if strings.HasPrefix(pkg, "internal/") && !matchesAny(forTests, pkg) && !linked[pkg] {
+			t.Errorf("no program links %s: if it is for tests, its place is internal/sim", pkg)
 		}
 	}
 }

@@ -9,8 +9,7 @@ import (
 )
 
 // memoryPackages are the packages of machines in memory.
-var memoryPackages = []string{"verbstest", "internal/fakemlx5", "internal/connectx/", "internal/ioctl/ioctltest",
-	"internal/rdmacm/rdmacmtest", "internal/providertest"}
+var memoryPackages = []string{"verbstest", "internal/sim/"}
 
 // TestProgramHasNoTests checks that a program contains no symbol of the packages for tests, and
 // that what makes those possible takes no time when the program starts.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/rdmacm"
-	"github.com/goverbs/goverbs/internal/rdmacm/rdmacmtest"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )

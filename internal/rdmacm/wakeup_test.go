@@ -3,8 +3,8 @@ package rdmacm_test
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/monitor/monitortest"
 	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/sim/monitortest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
 )

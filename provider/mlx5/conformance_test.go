@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

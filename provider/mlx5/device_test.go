@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 )
 
 // deviceName returns the device named by GOVERBS_DEVICE.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/driver"
-	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/exampletest"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/sim/exampletest"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 )
 
 func TestMain(m *testing.M) {

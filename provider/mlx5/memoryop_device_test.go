@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	_ "github.com/goverbs/goverbs/provider/rxe" // whose devices have no such memory
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/provider"
-	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/features"
-	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/sim/features"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // BAR 0: the initialization segment, the MSI-X table, the UAR pages, and device memory.

@@ -3,7 +3,7 @@ package connectx
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // TestManyCommands checks that all entries of a doorbell are executed,

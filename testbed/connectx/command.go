@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // A command is a firmware command.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/loop"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
-	"github.com/goverbs/goverbs/internal/connectx/trace"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/trace"
 	"github.com/goverbs/goverbs/testbed/connectx/pci"
 )
 

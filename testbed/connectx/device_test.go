@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // TestProbe issues the commands of mlx5_core and mlx5_ib up to the port's

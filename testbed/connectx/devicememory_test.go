@@ -3,7 +3,7 @@ package connectx
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // memic fills in ALLOC_MEMIC: n bytes anywhere in the device memory.

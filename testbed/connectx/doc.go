@@ -3,8 +3,8 @@
 //
 // A Device is plugged into a machine by package vfiouser, or into a test by
 // Plug. Its command queue executes the driver's commands, which are in a table
-// (command.go). internal/connectx/engine implements the queues and the memory
-// behind the commands, internal/connectx/fabric the network.
+// (command.go). internal/sim/connectx/engine implements the queues and the memory
+// behind the commands, internal/sim/connectx/fabric the network.
 //
 //	device, err := connectx.New(connectx.Config{Loop: l, LinkLayer: connectx.InfiniBand, GUID: 0x2c9000001})
 //	server := &vfiouser.Server{Device: device, Run: l.Run, Report: report}

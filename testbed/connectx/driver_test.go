@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/loop"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // A host is a machine with memory from hostBase on, whose pages a driver

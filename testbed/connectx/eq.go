@@ -1,9 +1,9 @@
 package connectx
 
 import (
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
-	"github.com/goverbs/goverbs/internal/connectx/trace"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/trace"
 )
 
 // Event types that are not in package engine.

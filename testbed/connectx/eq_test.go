@@ -3,7 +3,7 @@ package connectx
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // TestPortEvents checks that each change of the port has an event, through

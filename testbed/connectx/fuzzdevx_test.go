@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // newUserSequence returns a sequence of commands of a user, who has a protection domain, a UAR page,

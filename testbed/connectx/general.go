@@ -1,6 +1,6 @@
 package connectx
 
-import "github.com/goverbs/goverbs/internal/connectx/prm"
+import "github.com/goverbs/goverbs/internal/sim/connectx/prm"
 
 // generalCommands are the commands of general objects. The only type is that of reserved queue pair numbers.
 var generalCommands = []command{

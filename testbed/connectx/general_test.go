@@ -3,7 +3,7 @@ package connectx
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // reserve fills in the commands of general objects.

@@ -1,9 +1,9 @@
 package connectx
 
 import (
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
-	"github.com/goverbs/goverbs/internal/connectx/roce"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/roce"
 )
 
 // Codes of roce_version.

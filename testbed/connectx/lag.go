@@ -1,8 +1,8 @@
 package connectx
 
 import (
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // Link aggregation: to the drivers, the device is a function of an adapter whose two ports another function has

@@ -1,6 +1,6 @@
 package connectx
 
-import "github.com/goverbs/goverbs/internal/connectx/prm"
+import "github.com/goverbs/goverbs/internal/sim/connectx/prm"
 
 // matched has the match fields that flows can use: capabilities, and the
 // corresponding fields. The engine fills them in for each packet.

@@ -3,7 +3,7 @@ package connectx
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // groups creates groups of a table that match each field: supported ones are

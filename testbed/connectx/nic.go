@@ -1,7 +1,7 @@
 package connectx
 
 import (
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 const (

@@ -1,6 +1,6 @@
 package connectx
 
-import "github.com/goverbs/goverbs/internal/connectx/prm"
+import "github.com/goverbs/goverbs/internal/sim/connectx/prm"
 
 // numbers allocates the numbers of objects that consist of a number only.
 type numbers struct {

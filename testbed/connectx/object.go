@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // objectCommands are the commands of protection domains, memory keys and

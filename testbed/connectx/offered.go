@@ -1,8 +1,8 @@
 package connectx
 
 import (
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // ticksPerMillisecond is the rate of the internal timer: nanoseconds.

@@ -1,6 +1,6 @@
 package connectx
 
-import "github.com/goverbs/goverbs/internal/connectx/prm"
+import "github.com/goverbs/goverbs/internal/sim/connectx/prm"
 
 // maxPages bounds the number of pages given to the firmware.
 const maxPages = 1 << 16

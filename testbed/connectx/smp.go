@@ -3,7 +3,7 @@ package connectx
 import (
 	"encoding/binary"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 )
 
 // A management datagram, as in MAD_IFC.

@@ -3,8 +3,8 @@ package connectx
 import (
 	"strings"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
-	"github.com/goverbs/goverbs/internal/connectx/trace"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/trace"
 )
 
 func plain(name string, v int) trace.Field { return trace.Num(name, v) }

@@ -1,6 +1,6 @@
 package connectx
 
-import "github.com/goverbs/goverbs/internal/connectx/prm"
+import "github.com/goverbs/goverbs/internal/sim/connectx/prm"
 
 // uctxCommands are the commands of user contexts, which the driver creates for
 // DevX.

@@ -3,7 +3,7 @@
 package differential
 
 import (
-	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/uverbs"
 )

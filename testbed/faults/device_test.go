@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/testbed/connectx/control"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 

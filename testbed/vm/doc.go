@@ -27,5 +27,5 @@
 // # Environment of commands
 //
 // PATH, HOME, LANG and TERM are set, and GOVERBS_KERNEL to Config.Kernel. With
-// Config.RXE, GOVERBS_DEVICE is rxe0. Package internal/features reads both.
+// Config.RXE, GOVERBS_DEVICE is rxe0. Package internal/sim/features reads both.
 package vm

@@ -27,7 +27,7 @@ func Link() (a, b NIC, err error) {
 
 // Plug creates a network cable between a guest and this program: each frame is
 // preceded by its length, four bytes, big-endian (QEMU's -netdev stream).
-// internal/connectx/fabric implements a switch for such connections.
+// internal/sim/connectx/fabric implements a switch for such connections.
 func Plug() (NIC, net.Conn, error) {
 	guest, ours, err := Link()
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/monitor/monitortest"
+	"github.com/goverbs/goverbs/internal/sim/monitortest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -1,7 +1,7 @@
 package devicetest
 
 import (
-	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/verbstest"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
 	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/internal/sim/features"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	"github.com/goverbs/goverbs/verbstest"
 )
 

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )

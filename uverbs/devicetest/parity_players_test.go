@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
-	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/sim/features"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )

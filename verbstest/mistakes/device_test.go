@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 

@@ -3,7 +3,7 @@ package rping
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
-	"github.com/goverbs/goverbs/internal/features"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/provider/mlx5/devx"
 	_ "github.com/goverbs/goverbs/provider/rxe" // whose devices have no DevX
 	"github.com/goverbs/goverbs/uverbs"

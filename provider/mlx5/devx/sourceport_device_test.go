@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 	"github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/provider/mlx5/devx"
 	"github.com/goverbs/goverbs/uverbs"

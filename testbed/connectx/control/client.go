@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 )
 
 // A Client sends requests to a Server. Its methods may be called concurrently;

@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
-	"github.com/goverbs/goverbs/internal/connectx/loop"
-	"github.com/goverbs/goverbs/internal/connectx/roce"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
-	"github.com/goverbs/goverbs/internal/leak/leaktest"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/roce"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
 )
 
 // A Kind is a kind of errors, for errors.Is.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 )
 
 // A Network is a switch or a subnet of package fabric.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
 )
 
 // MaxLine is the maximum length of a request with its newline.

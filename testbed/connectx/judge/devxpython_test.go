@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/pyverbs"
 	"github.com/goverbs/goverbs/testbed/vm"

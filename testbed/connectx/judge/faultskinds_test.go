@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/prm"
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"

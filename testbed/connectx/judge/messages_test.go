@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 

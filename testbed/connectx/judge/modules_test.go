@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 )
 
 // testModules unloads and reloads the drivers repeatedly. mlx5_ib must destroy

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/fabric"
+	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/loop"
-	"github.com/goverbs/goverbs/internal/connectx/roce"
-	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/roce"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/testbed/connectx/rxe"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/uverbs"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/testbed/connectx/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -1,4 +1,4 @@
-// Package rxe tests internal/connectx/transport with the kernel's soft-RoCE in a
+// Package rxe tests internal/sim/connectx/transport with the kernel's soft-RoCE in a
 // guest. A Peer runs in the guest, and the tests control its queue pairs by
 // remote procedure calls.
 package rxe

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
-	"github.com/goverbs/goverbs/internal/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
 	"github.com/goverbs/goverbs/testbed/connectx"
 )
 

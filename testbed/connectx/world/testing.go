@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/connectx/engine"
+	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 )
 
 // StartTest starts a world for the duration of the test, in a temporary

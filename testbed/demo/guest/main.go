@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/internal/rtnetlink"
+	"github.com/goverbs/goverbs/internal/sim/rtnetlink"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/testbed/vm/guestinit"
 	"github.com/goverbs/goverbs/uverbs"

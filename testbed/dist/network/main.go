@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/internal/rtnetlink"
+	"github.com/goverbs/goverbs/internal/sim/rtnetlink"
 )
 
 func main() {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/internal/rtnetlink"
+	"github.com/goverbs/goverbs/internal/sim/rtnetlink"
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -22,7 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/goverbs/goverbs/internal/rtnetlink"
+	"github.com/goverbs/goverbs/internal/sim/rtnetlink"
 	"golang.org/x/sys/unix"
 )
 

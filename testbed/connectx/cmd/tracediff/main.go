@@ -13,7 +13,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/goverbs/goverbs/internal/connectx/trace"
+	"github.com/goverbs/goverbs/internal/sim/connectx/trace"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

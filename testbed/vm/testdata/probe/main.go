@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/internal/rtnetlink"
+	"github.com/goverbs/goverbs/internal/sim/rtnetlink"
 	"github.com/goverbs/goverbs/testbed/vm/guestinit"
 )
 
