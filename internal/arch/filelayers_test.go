@@ -14,18 +14,23 @@ type fileLayer struct{ about, files string }
 var fileLayers = map[string][]fileLayer{
 	"uverbs": {
 		{"values: errors, attributes, requests without objects, limits of the process",
-			"doc errors endian rate access caps attr device gid qpattr path transitions wc status eventtype " +
-				"memlock rdmacgroup mem_unsafe pollable record queuelock creations"},
+			"doc errors endian rate mr_access device_caps device_attr device gid qp_attr qp_path qp_transitions wc " +
+				"wc_status event_type limits_memlock limits_rdmacgroup mem_unsafe file_pollable cq_record queue_lock " +
+				"context_creations"},
 		{"the Context and what its objects have in common",
-			"provider ids context wrap devicegone gate object extension eventreader close idle"},
-		{"opening and querying a device", "query open wallclock limit gidtable gidselect ahexplain"},
+			"provider context_ids context context_wrap context_gone queue_gate object context_extension " +
+				"context_eventreader context_close context_idle"},
+		{"opening and querying a device",
+			"context_query context_open context_wallclock context_limit gid_table gid_select ah_explain"},
 		{"memory, addresses and work requests",
-			"td pd domain registration alloc mr mrexplain rereg nullmr dmabuf dm advise mw grh ah wr"},
-		{"completions", "cq channel racedetector_unsafe wait resize moderate"},
-		{"receive queues that are objects: SRQs", "xrcd srq"},
-		{"QPs", "createflags qpconfig queueless qp ece modify mcast mwbind qpclose qpcreate xrcqp batch batch_unsafe " +
-			"cquse drain dataorder"},
-		{"events, connecting, sharing, doors for other packages", "event cqoverrun endpoint handshake import doors"},
+			"pd_td pd pd_parent mr_registration mem_alloc mr mr_explain mr_rereg mr_null mr_dmabuf dm mr_advise mw grh " +
+				"ah wr"},
+		{"completions", "cq cq_channel queue_race_unsafe cq_wait cq_resize cq_moderate"},
+		{"receive queues that are objects: SRQs", "srq_xrcd srq"},
+		{"QPs", "qp_createflags qp_config qp_queueless qp qp_ece qp_modify qp_mcast mw_bind qp_close qp_create qp_xrc " +
+			"qp_batch qp_batch_unsafe qp_completions qp_drain qp_dataorder"},
+		{"events, connecting, sharing, doors for other packages",
+			"context_event cq_overrun qp_endpoint qp_handshake context_import doors"},
 	},
 	"cm": {
 		{"values: errors, addresses, parameters, the phases of an id; devices; the kernel's descriptor",
@@ -43,10 +48,10 @@ var fileLayers = map[string][]fileLayer{
 // parameters. An id refers to the SyncID or the channel that reads its events.
 var upwardUses = map[string][]string{
 	"uverbs": {
-		"context: channel",   // the default completion channel
-		"object: channel",    // it does not count as in use
-		"provider: wr",       // the types of the provider's interfaces
-		"provider: qpconfig", // likewise
+		"context: cq_channel", // the default completion channel
+		"object: cq_channel",  // it does not count as in use
+		"provider: wr",        // the types of the provider's interfaces
+		"provider: qp_config", // likewise
 	},
 	"cm": {
 		"id: destination", // of its events

@@ -15,7 +15,7 @@ import (
 // nothing is preempted for up to 60 s. The reads that follow a wait in the runtime's poller therefore
 // report their results to monitor.Wait.
 var rawCalls = map[string]string{
-	"uverbs/mem_unsafe.go: readNow":            "a nonblocking read of events, by uverbs/record.go with a monitor.Wait",
+	"uverbs/mem_unsafe.go: readNow":            "a nonblocking read of events, by uverbs/cq_record.go with a monitor.Wait",
 	"internal/rdmacm/command_unsafe.go: write": "only NextEvent, a nonblocking read of events, with a monitor.Wait",
 	"internal/ioctl/cmd_unsafe.go: writeNow": "doorbells and arming, which acquire no lock that sleeps; after one " +
 		"that took long, rxe uses regular calls",
