@@ -88,7 +88,7 @@ bench: ## Go beside C, measured in guests: docs/go-and-c.md; BENCH=rounds. Two h
 	$(GO) run -C testbed ./bench $(if $(SERVER),-server $(SERVER) -client $(CLIENT) -address $(ADDRESS) -device $(or $(DEVICE),mlx5_0) -args "$(ARGS)" $(HOSTS)) -o "$(abspath $(FIGURES))" -rounds $(BENCH); \
 	status=$$?; if [ -e "$(FIGURES)" ]; then $(GO) run ./bench/report "$(FIGURES)" "$(PAGE)" || exit 1; fi; exit $$status
 
-parity: ## run rdma-core's tests and ours on each kernel, and write docs/parity.md
+parity: ## run rdma-core's tests and ours on each kernel, and write docs/evidence/parity.md
 	$(GO) run -C testbed ./parity -write
 
 generate: ## write generated code anew

@@ -16,8 +16,8 @@ import (
 )
 
 // TestDeviceRDMACM runs the tests of rdma-core's tests/test_rdmacm.py under their names: the same calls in the same
-// order on both sides, and the same checks. docs/parity.md has the results of both. The two processes of a Python test
-// are goroutines here.
+// order on both sides, and the same checks. docs/evidence/parity.md has the results of both. The two processes of a
+// Python test are goroutines here.
 func TestDeviceRDMACM(t *testing.T) {
 	begin(t)
 	for _, test := range []struct {

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/memory-differences.md")
+var update = flag.Bool("update", false, "write docs/evidence/memory-differences.md")
 
-const differencesDoc = "docs/memory-differences.md"
+const differencesDoc = "docs/evidence/memory-differences.md"
 
 // deviceFiles are the files with tests of devices that do not run in memory, as their build tag says, with the reason.
 var deviceFiles = map[string]string{
@@ -100,7 +100,7 @@ func TestMemoryDifferences(t *testing.T) {
 // differencesIntro has ' in place of `.
 const differencesIntro = `# What does not run in memory
 
-The device tests of uverbs and cm run on machines in memory ([testing.md](testing.md)) in 'make check', on RoCE and
+The device tests of uverbs and cm run on machines in memory ([testing.md](../testing.md)) in 'make check', on RoCE and
 on InfiniBand, and so do the tests of rdma-core in Go (TestDeviceParity…) and the suite for providers. This page lists
 those that do not, and why. The tests of 'testbed' run them in guests, on Linux with rxe0 or the software ConnectX;
 'make soak' runs the long ones. Tests of features that a device or kernel lacks are skipped there as in memory:

@@ -1,5 +1,5 @@
 // Parity runs rdma-core's Python tests (pyverbs) and the Go tests of the same names
-// one after the other in the same guest, and writes the results to docs/parity.md:
+// one after the other in the same guest, and writes the results to docs/evidence/parity.md:
 //
 //	go run -C testbed ./parity -write
 //	go run -C testbed ./parity -write -only 'rxe 6.1,mlx5 RoCE 6.12'
@@ -35,7 +35,7 @@ import (
 )
 
 // page is the path of the page in the repository.
-const page = "docs/parity.md"
+const page = "docs/evidence/parity.md"
 
 func main() {
 	write := flag.Bool("write", false, "write "+page+" instead of printing it")

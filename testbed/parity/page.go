@@ -14,10 +14,10 @@ const head = `# Parity with rdma-core's tests
 
 rdma-core tests its C libraries with Python programs (pyverbs), which Debian ships in /usr/share/doc/rdma-core/tests.
 The tables have the results of these tests with the C libraries, and of the Go tests of the same names with this
-library, in guests of the same kind. The devices are rxe and the [software ConnectX](soft-connectx.md) (mlx5), in RoCE
-mode and on InfiniBand, on each kernel of the test bed: 6.1, 6.12 and 7.2. The entries of a cell are of these kernels
-in this order; a single entry is of all. Each Python test has a separate process. A skip is the test's own verdict on
-kernel or device. "none" means that there is no such test.
+library, in guests of the same kind. The devices are rxe and the [software ConnectX](../soft-connectx.md) (mlx5), in
+RoCE mode and on InfiniBand, on each kernel of the test bed: 6.1, 6.12 and 7.2. The entries of a cell are of these
+kernels in this order; a single entry is of all. Each Python test has a separate process. A skip is the test's own
+verdict on kernel or device. "none" means that there is no such test.
 
 `
 

@@ -81,7 +81,7 @@ func TestPage(t *testing.T) {
 // all modules run. Tests that pass there with C are on this page, or are not about
 // verbs.
 func TestConnectXPage(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(root, "docs", "soft-connectx-pyverbs.md"))
+	b, err := os.ReadFile(filepath.Join(root, "docs", "evidence", "soft-connectx-pyverbs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

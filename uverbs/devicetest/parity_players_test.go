@@ -14,7 +14,7 @@ import (
 
 // The tests in the parity_*_test.go files have the names of rdma-core's
 // tests/test_*.py, and create the same objects, send the same traffic and make the
-// same checks. docs/parity.md has the results of both. pyverbs fills buffers with one
+// same checks. docs/evidence/parity.md has the results of both. pyverbs fills buffers with one
 // letter. Here every message differs from the one before.
 
 // A setup describes the players of a test. Zero values are what most tests use.

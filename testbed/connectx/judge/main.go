@@ -1,6 +1,6 @@
 // Judge runs rdma-core's Python tests (pyverbs) on the software ConnectX, with
 // the kernel's drivers and C's libmlx5, and writes the results to
-// docs/soft-connectx-pyverbs.md:
+// docs/evidence/soft-connectx-pyverbs.md:
 //
 //	go run -C testbed ./connectx/judge -write
 //	go run -C testbed ./connectx/judge -write -only '6.12 ib,6.12 roce' -modules test_mr
@@ -34,7 +34,7 @@ import (
 )
 
 // pageFile is the path of the page in the repository.
-const pageFile = "docs/soft-connectx-pyverbs.md"
+const pageFile = "docs/evidence/soft-connectx-pyverbs.md"
 
 // leftOutTests are tests whose results do not count, with the reason: they need what the device does
 // not have, and do not check for it.
