@@ -31,23 +31,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		getopt.Short('s', "server_address", "the server's name or address (default 127.0.0.1)", getopt.String(&server)),
 		getopt.Short('p', "port_number", "the server's port (default 7471)", getopt.String(&port)),
 	}
-	operands, err := getopt.Parse(args, options)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return getopt.Usage(out, options)
-	case err != nil:
-		return err
-	case len(operands) > 0:
-		return fmt.Errorf("unexpected argument %q: give the server's address with -s", operands[0])
-	}
-	fmt.Fprintln(out, "rdma_client: start")
-	err = talk(ctx, server, port, out)
-	status := 0
-	if err != nil {
-		status = -1
-	}
-	fmt.Fprintln(out, "rdma_client: end", status)
-	return err
+	return program.Example("rdma_client", args, options, ": give the server's address with -s", out,
+		func() error { return talk(ctx, server, port, out) })
 }
 
 func talk(ctx context.Context, server, port string, out io.Writer) (err error) {

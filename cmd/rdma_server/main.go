@@ -32,23 +32,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			getopt.String(&server)),
 		getopt.Short('p', "port_number", "the port to listen on (default 7471)", getopt.String(&port)),
 	}
-	operands, err := getopt.Parse(args, options)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return getopt.Usage(out, options)
-	case err != nil:
-		return err
-	case len(operands) > 0:
-		return fmt.Errorf("unexpected argument %q: give the address with -s", operands[0])
-	}
-	fmt.Fprintln(out, "rdma_server: start")
-	err = serve(ctx, server, port, out)
-	status := 0
-	if err != nil {
-		status = -1
-	}
-	fmt.Fprintln(out, "rdma_server: end", status)
-	return err
+	return program.Example("rdma_server", args, options, ": give the address with -s", out,
+		func() error { return serve(ctx, server, port, out) })
 }
 
 // serve serves one client.

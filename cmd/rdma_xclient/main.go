@@ -33,23 +33,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		getopt.Short('p', "port_number", "the server's port (default 7471)", getopt.String(&port)),
 		getopt.Short('c', "communication_type", "r: RC, x: XRC (default r)", program.Service(&xrc)),
 	}
-	operands, err := getopt.Parse(args, options)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return getopt.Usage(out, options)
-	case err != nil:
-		return err
-	case len(operands) > 0:
-		return fmt.Errorf("unexpected argument %q: give the server's address with -s", operands[0])
-	}
-	fmt.Fprintln(out, "rdma_xclient: start")
-	err = talk(ctx, server, port, xrc)
-	status := 0
-	if err != nil {
-		status = -1
-	}
-	fmt.Fprintln(out, "rdma_xclient: end", status)
-	return err
+	return program.Example("rdma_xclient", args, options, ": give the server's address with -s", out,
+		func() error { return talk(ctx, server, port, xrc) })
 }
 
 func talk(ctx context.Context, server, port string, xrc bool) (err error) {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/goverbs/goverbs/cm"
@@ -32,23 +31,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		getopt.Short('p', "port_number", "the port to listen on (default 7471)", getopt.String(&port)),
 		getopt.Short('c', "communication_type", "r: RC, x: XRC (default r)", program.Service(&xrc)),
 	}
-	operands, err := getopt.Parse(args, options)
-	switch {
-	case errors.Is(err, getopt.ErrHelp):
-		return getopt.Usage(out, options)
-	case err != nil:
-		return err
-	case len(operands) > 0:
-		return fmt.Errorf("unexpected argument %q", operands[0])
-	}
-	fmt.Fprintln(out, "rdma_xserver: start")
-	err = serve(ctx, port, xrc)
-	status := 0
-	if err != nil {
-		status = -1
-	}
-	fmt.Fprintln(out, "rdma_xserver: end", status)
-	return err
+	return program.Example("rdma_xserver", args, options, "", out,
+		func() error { return serve(ctx, port, xrc) })
 }
 
 // serve serves one client.

@@ -122,3 +122,35 @@ func Data(n int) []byte {
 	}
 	return b
 }
+
+// A Main is the function that a program passes to [program.Main].
+type Main func(ctx context.Context, args []string, out io.Writer) error
+
+// Help checks that the text of -h has all of the words.
+func Help(t *testing.T, run Main, words ...string) {
+	t.Helper()
+	var b strings.Builder
+	if err := run(t.Context(), []string{"-h"}, &b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range words {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// A Refusal is a command line, a part of the error that it causes, and what the program prints before.
+type Refusal struct{ Args, Err, Out string }
+
+// Refusals checks that a program refuses command lines.
+func Refusals(t *testing.T, run Main, lines []Refusal) {
+	t.Helper()
+	for _, l := range lines {
+		var b strings.Builder
+		err := run(t.Context(), strings.Fields(l.Args), &b)
+		if err == nil || !strings.Contains(err.Error(), l.Err) || b.String() != l.Out {
+			t.Errorf("%q: error %v, want %q; output %q, want %q", l.Args, err, l.Err, b.String(), l.Out)
+		}
+	}
+}
