@@ -91,7 +91,7 @@ func (c *Conn) readCopy(ctx context.Context, p []byte, from Token, off int) erro
 			return err
 		}
 		m.hold()
-		if err = c.read(ctx, m, n, &from, off); err == nil {
+		if err = c.transfer(ctx, CanRead, m, n, &from, off); err == nil {
 			copy(p, m.bytes[:n])
 		}
 		m.drop()
@@ -117,26 +117,35 @@ func (c *Conn) hold(method string, b Buffer) error {
 }
 
 func (c *Conn) readBuffer(ctx context.Context, b Buffer, from Token, off int) error {
-	if err := c.hold("ReadBuffer", b); err != nil {
+	return c.transferBuffer(ctx, "ReadBuffer", CanRead, b, &from, off)
+}
+
+// transferBuffer reads into b or writes its data, as right says.
+func (c *Conn) transferBuffer(ctx context.Context, method string, right Rights, b Buffer, t *Token, off int) error {
+	if err := c.hold(method, b); err != nil {
 		return err
 	}
 	defer b.m.drop()
 	n := int(b.m.n.Load())
-	if err := from.check(off, n, CanRead); err != nil || n == 0 {
+	if err := t.check(off, n, right); err != nil || n == 0 {
 		return err
 	}
-	return c.read(ctx, b.m, n, &from, off)
+	return c.transfer(ctx, right, b.m, n, t, off)
 }
 
-// read reads n bytes into m, which is owned or held.
-func (c *Conn) read(ctx context.Context, m *memory, n int, from *Token, off int) error {
+// transfer reads n bytes into m, or writes the first n bytes of m, as right says. m is owned or held.
+func (c *Conn) transfer(ctx context.Context, right Rights, m *memory, n int, t *Token, off int) error {
 	o, err := c.lockToPost(ctx)
 	if err != nil {
 		return err
 	}
 	seq, _ := c.next(true)
 	b := c.qp.StartSend()
-	b.ReadSGE(seq, uverbs.Signaled, from.Addr+uint64(off), from.Key, m.sge(n))
+	if right == CanRead {
+		b.ReadSGE(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, m.sge(n))
+	} else {
+		b.WriteSGE(seq, uverbs.Signaled, t.Addr+uint64(off), t.Key, m.sge(n))
+	}
 	return c.submit(ctx, &b, o, m)
 }
 
@@ -162,7 +171,7 @@ func (c *Conn) writeCopy(ctx context.Context, p []byte, to Token, off int) error
 		}
 		m.hold()
 		copy(m.bytes, p[:n])
-		err = c.write(ctx, m, n, &to, off)
+		err = c.transfer(ctx, CanWrite, m, n, &to, off)
 		m.drop()
 		if err != nil {
 			return err
@@ -176,26 +185,7 @@ func (c *Conn) writeBuffer(ctx context.Context, b Buffer, to Token, off int) err
 	if b.received() {
 		return b.withBytes("WriteBuffer", func(p []byte) error { return c.writeCopy(ctx, p, to, off) })
 	}
-	if err := c.hold("WriteBuffer", b); err != nil {
-		return err
-	}
-	defer b.m.drop()
-	n := int(b.m.n.Load())
-	if err := to.check(off, n, CanWrite); err != nil || n == 0 {
-		return err
-	}
-	return c.write(ctx, b.m, n, &to, off)
-}
-
-func (c *Conn) write(ctx context.Context, m *memory, n int, to *Token, off int) error {
-	o, err := c.lockToPost(ctx)
-	if err != nil {
-		return err
-	}
-	seq, _ := c.next(true)
-	b := c.qp.StartSend()
-	b.WriteSGE(seq, uverbs.Signaled, to.Addr+uint64(off), to.Key, m.sge(n))
-	return c.submit(ctx, &b, o, m)
+	return c.transferBuffer(ctx, "WriteBuffer", CanWrite, b, &to, off)
 }
 
 func (c *Conn) writeImmCopy(ctx context.Context, p []byte, to Token, off int, imm uint32) error {

@@ -24,8 +24,8 @@ func TestUnposted(t *testing.T) {
 	outside := &memory{bytes: make([]byte, 8), mr: mr, off: 4096}
 	for name, f := range map[string]func() error{
 		"bind beyond the region": func() error { return bind(4097) },
-		"read":                   func() error { return c.read(h.ctx, outside, 8, &token, 0) },
-		"write":                  func() error { return c.write(h.ctx, outside, 8, &token, 0) },
+		"read":                   func() error { return c.transfer(h.ctx, CanRead, outside, 8, &token, 0) },
+		"write":                  func() error { return c.transfer(h.ctx, CanWrite, outside, 8, &token, 0) },
 		"write with immediate":   func() error { return c.writeImm(h.ctx, outside, 8, &token, 0, 1) },
 		"batch": func() error {
 			ops := []batchOp{{buf: Buffer{m: outside}, n: 8, addr: token.Addr, key: token.Key}}

@@ -45,7 +45,7 @@ func (u *MRUser) Store(lkey uint32, addr uint64, p []byte) bool {
 	}
 	off, size := addr-v.Addr, uint64(len(v.Buf))
 	if off > size || uint64(len(p)) > size-off {
-		return v.Whole && storeAnywhere(addr, p)
+		return v.Whole && copyAnywhere(addr, p, true)
 	}
 	copy(v.Buf[off:], p)
 	return true
@@ -60,7 +60,7 @@ func (u *MRUser) Load(lkey uint32, addr uint64, p []byte) bool {
 	}
 	off, size := addr-v.Addr, uint64(len(v.Buf))
 	if off > size || uint64(len(p)) > size-off {
-		return v.Whole && loadAnywhere(addr, p)
+		return v.Whole && copyAnywhere(addr, p, false)
 	}
 	copy(p, v.Buf[off:])
 	return true
