@@ -27,7 +27,7 @@ MODULE   = github.com/goverbs/goverbs
 LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all soak bench parity generate hardware api lint race chaos dist
+.PHONY: help demo check test test-all soak bench parity generate hardware api duplicates lint race chaos dist
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,7 +51,7 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	$(GO) test -C dist -vet=off ./...
 	$(GO) vet -C tools ./...
 	$(GO) test -C tools -vet=off ./...
-	@$(MAKE) --no-print-directory api
+	@$(MAKE) --no-print-directory api duplicates
 	@if echo '#include <infiniband/verbs.h>' | gcc -fsyntax-only -xc - 2>/dev/null; then \
 		echo "CGO_ENABLED=1 $(GO) vet, build -C bench/cgo"; \
 		CGO_ENABLED=1 $(GO) vet -C bench/cgo ./... && CGO_ENABLED=1 $(GO) build -C bench/cgo -buildvcs=false -o /dev/null .; \
@@ -108,6 +108,10 @@ dist: ## static archives, an OCI image and checksums, in bin/dist: VERSION=v0 (d
 api: ## compare the API with that of the last release (docs/support.md)
 	@$(GO) build -C tools -o "$(CURDIR)/bin/apicheck" ./apicheck
 	bin/apicheck . tools/apicheck/accepted.txt
+
+duplicates: ## find code that is written twice
+	@$(GO) build -C tools -o "$(CURDIR)/bin/dupl" github.com/mibk/dupl
+	sh tools/duplicates.sh bin/dupl
 
 lint: ## vet and staticcheck
 	$(GO) vet ./...

@@ -4,6 +4,7 @@
 package tools
 
 import (
+	_ "github.com/mibk/dupl"
 	_ "gotest.tools/gotestsum"
 	_ "honnef.co/go/tools/cmd/staticcheck"
 )
