@@ -12,23 +12,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "objects:", err)
-		os.Exit(1)
-	}
-}
+func main() { kit.Main("objects", run) }
 
-func run(args []string) (err error) {
+func run(args []string) error {
 	flags := flag.NewFlagSet("objects", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
 	count := flags.Int("n", 1000, "number of objects of each kind")
@@ -40,11 +34,10 @@ func run(args []string) (err error) {
 	if *count < 1 || *size < 1 || flags.NArg() > 0 {
 		return errors.New("-n and -size must be at least 1, and there must be no argument")
 	}
-	ctx, err := uverbs.Open(*device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ctx.Close()) }()
+	return kit.OnDevice(*device, func(ctx *uverbs.Context) error { return measureAll(ctx, *count, *size, *small) })
+}
+
+func measureAll(ctx *uverbs.Context, count, size int, small bool) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
 		return err
@@ -53,16 +46,16 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	memory, err := pages(*size, *small)
+	memory, err := pages(size, small)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
-		measure("MR", *count, func() (*uverbs.MR, error) { return pd.RegMR(memory, uverbs.LocalWrite) }),
-		measure("CQ", *count, func() (*uverbs.CQ, error) {
+		measure("MR", count, func() (*uverbs.MR, error) { return pd.RegMR(memory, uverbs.LocalWrite) }),
+		measure("CQ", count, func() (*uverbs.CQ, error) {
 			return ctx.CreateCQ(uverbs.CQConfig{Entries: 63, NoEvents: true})
 		}),
-		measure("QP", *count, func() (*uverbs.QP, error) {
+		measure("QP", count, func() (*uverbs.QP, error) {
 			return pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 16, MaxRecvWR: 16})
 		}))
 }

@@ -13,14 +13,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
-	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -31,14 +30,9 @@ const (
 	least   = 20   // lists of WRITEs of a goroutine
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "parallel:", err)
-		os.Exit(1)
-	}
-}
+func main() { kit.Main("parallel", run) }
 
-func run(args []string) (err error) {
+func run(args []string) error {
 	flags := flag.NewFlagSet("parallel", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
 	qps := flags.Int("qps", 1, "number of QPs, and of goroutines")
@@ -49,12 +43,11 @@ func run(args []string) (err error) {
 		return errors.New("-qps must be at least 1, and there must be no argument")
 	}
 	debug.SetGCPercent(-1) // do not measure garbage collections
-	ctx, err := uverbs.Open(*device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ctx.Close()) }()
-	writers, err := newWriters(ctx, *qps)
+	return kit.OnDevice(*device, func(ctx *uverbs.Context) error { return measureAll(ctx, *qps) })
+}
+
+func measureAll(ctx *uverbs.Context, qps int) error {
+	writers, err := newWriters(ctx, qps)
 	if err != nil {
 		return err
 	}
@@ -99,17 +92,10 @@ func newWriter(ctx *uverbs.Context, pd *uverbs.PD, mr *uverbs.MR) (*writer, erro
 	if err != nil {
 		return nil, err
 	}
-	qp, err := pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxInline: size,
+	qp, err := kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxInline: size,
 		Access: uverbs.RemoteWrite})
-	if err != nil {
-		return nil, err
-	}
-	self, err := qp.Endpoint()
-	if err != nil {
-		return nil, err
-	}
 	wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Inline: make([]byte, size), RemoteAddr: mr.Addr(), RKey: mr.RKey()}
-	return &writer{qp: qp, cq: cq, wr: wr}, qp.Connect(self)
+	return &writer{qp: qp, cq: cq, wr: wr}, err
 }
 
 // measure returns the median time of each WRITEs.

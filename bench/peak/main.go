@@ -10,14 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/goverbs/goverbs/bench/kit"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "peak:", err)
-		os.Exit(1)
-	}
-}
+func main() { kit.Main("peak", run) }
 
 func run(program []string) error {
 	if len(program) == 0 {

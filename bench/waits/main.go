@@ -14,25 +14,19 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 const rounds = 5
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "waits:", err)
-		os.Exit(1)
-	}
-}
+func main() { kit.Main("waits", run) }
 
-func run(args []string) (err error) {
+func run(args []string) error {
 	flags := flag.NewFlagSet("waits", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
 	idle := flags.Int("idle", 0, "number of idle queues")
@@ -44,24 +38,23 @@ func run(args []string) (err error) {
 		return errors.New("-idle must not be negative, -n must be at least 1, and there must be no argument")
 	}
 	debug.SetGCPercent(-1) // do not measure garbage collections
-	ctx, err := uverbs.Open(*device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ctx.Close()) }()
+	return kit.OnDevice(*device, func(ctx *uverbs.Context) error { return measure(ctx, *idle, *count) })
+}
+
+func measure(ctx *uverbs.Context, idle, count int) error {
 	w, err := newWriter(ctx)
 	if err != nil {
 		return err
 	}
-	stop, err := waitFor(ctx, *idle)
+	stop, err := waitFor(ctx, idle)
 	if err != nil {
 		return err
 	}
-	best, err := w.measure(*count)
+	best, err := w.measure(count)
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
-	_, err = fmt.Printf("wait %.2f\n", float64(best.Nanoseconds())/1000/float64(*count))
+	_, err = fmt.Printf("wait %.2f\n", float64(best.Nanoseconds())/1000/float64(count))
 	return err
 }
 
@@ -111,18 +104,11 @@ func newWriter(ctx *uverbs.Context) (*writer, error) {
 	if w.cq, err = ctx.CreateCQ(uverbs.CQConfig{Entries: 16}); err != nil {
 		return nil, err
 	}
-	w.qp, err = pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: w.cq, MaxSendWR: 16, MaxRecvWR: 1,
-		Access: uverbs.RemoteWrite})
-	if err != nil {
-		return nil, err
-	}
-	self, err := w.qp.Endpoint()
-	if err != nil {
-		return nil, err
-	}
 	w.wr = uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{mr.SGE(0, size)},
 		RemoteAddr: mr.Addr() + size, RKey: mr.RKey()}
-	return w, w.qp.Connect(self)
+	w.qp, err = kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: w.cq, MaxSendWR: 16, MaxRecvWR: 1,
+		Access: uverbs.RemoteWrite})
+	return w, err
 }
 
 // measure returns the time of the fastest round of count WRITEs. The first round
