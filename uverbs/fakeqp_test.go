@@ -35,16 +35,16 @@ type fakeQP struct {
 
 // post carries out a request to ah.
 func (q *fakeQP) post(wr *SendWR, ah *driver.AH) error {
-	var total uint64
+	o, total := driver.OperationOf(wr.Opcode), uint64(0)
 	for _, s := range wr.SGL {
 		total += uint64(s.Length)
 	}
 	switch {
-	case wr.Opcode > OpSendInv && wr.Opcode < OpFlush || wr.Opcode > OpAtomicWrite:
+	case o == nil:
 		return ErrOpcode
-	case wr.Opcode >= OpRead && wr.Opcode != OpBindMW && q.typ != RC && q.typ != XRCSend && q.typ != DCI:
+	case !o.On(uint8(q.typ)):
 		return ErrQPType
-	case (wr.Opcode == OpCompareSwap || wr.Opcode == OpFetchAdd) && total != 8:
+	case o.Traits&driver.OpOperands != 0 && total != 8:
 		return ErrAtomicSize
 	case len(wr.SGL) > q.cap.MaxSendSGE:
 		return ErrTooManySGEs
@@ -72,7 +72,7 @@ func (q *fakeQP) post(wr *SendWR, ah *driver.AH) error {
 	if !q.stuck {
 		q.out--
 		if wr.Flags&Signaled != 0 {
-			q.sends.push(WC{WRID: wr.WRID, QPNum: q.num, ByteLen: uint32(total)})
+			q.sends.push(WC{WRID: wr.WRID, Opcode: WCOpcode(o.Completion), QPNum: q.num, ByteLen: uint32(total)})
 		}
 	}
 	return nil

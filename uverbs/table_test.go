@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -25,11 +27,6 @@ func TestKernelValues(t *testing.T) {
 		{"RemoteWrite", uint64(RemoteWrite), uapi.IB_UVERBS_ACCESS_REMOTE_WRITE},
 		{"RemoteRead", uint64(RemoteRead), uapi.IB_UVERBS_ACCESS_REMOTE_READ},
 		{"RemoteAtomic", uint64(RemoteAtomic), uapi.IB_UVERBS_ACCESS_REMOTE_ATOMIC},
-		{"OpWrite", uint64(OpWrite), uapi.IB_UVERBS_WR_RDMA_WRITE},
-		{"OpWriteImm", uint64(OpWriteImm), uapi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM},
-		{"OpSend", uint64(OpSend), uapi.IB_UVERBS_WR_SEND},
-		{"OpSendImm", uint64(OpSendImm), uapi.IB_UVERBS_WR_SEND_WITH_IMM},
-		{"OpRead", uint64(OpRead), uapi.IB_UVERBS_WR_RDMA_READ},
 		{"WCSend", uint64(WCSend), uapi.IB_UVERBS_WC_SEND},
 		{"WCWrite", uint64(WCWrite), uapi.IB_UVERBS_WC_RDMA_WRITE},
 		{"WCRead", uint64(WCRead), uapi.IB_UVERBS_WC_RDMA_READ},
@@ -69,6 +66,23 @@ func TestKernelValues(t *testing.T) {
 		if v.got != v.want {
 			t.Errorf("%s is %d, want %d", v.name, v.got, v.want)
 		}
+	}
+}
+
+// TestOperations compares the constants with the table of operations, whose opcodes are the kernel's.
+func TestOperations(t *testing.T) {
+	constants := map[string]uint8{"WRITE": uint8(OpWrite), "WRITE_IMM": uint8(OpWriteImm), "SEND": uint8(OpSend),
+		"SEND_IMM": uint8(OpSendImm), "READ": uint8(OpRead), "COMPARE_SWAP": uint8(OpCompareSwap),
+		"FETCH_ADD": uint8(OpFetchAdd), "LOCAL_INV": uint8(OpLocalInv), "BIND_MW": uint8(OpBindMW),
+		"SEND_INV": uint8(OpSendInv), "FLUSH": uint8(OpFlush), "ATOMIC_WRITE": uint8(OpAtomicWrite)}
+	table := map[string]uint8{}
+	for i, o := range driver.Operations {
+		if o.Name != "" {
+			table[o.Name] = uint8(i)
+		}
+	}
+	if !maps.Equal(constants, table) {
+		t.Errorf("the constants are %v, and the table has %v", constants, table)
 	}
 }
 

@@ -1,5 +1,7 @@
 package uverbs
 
+import "github.com/goverbs/goverbs/internal/driver"
+
 // Opcode is the operation of a send work request. The values are those of
 // ibv_wr_opcode (infiniband/verbs.h), which rxe uses on its rings too.
 type Opcode uint8
@@ -62,31 +64,8 @@ const (
 )
 
 func (o Opcode) String() string {
-	switch o {
-	case OpWrite:
-		return "WRITE"
-	case OpWriteImm:
-		return "WRITE_IMM"
-	case OpSend:
-		return "SEND"
-	case OpSendImm:
-		return "SEND_IMM"
-	case OpRead:
-		return "READ"
-	case OpCompareSwap:
-		return "COMPARE_SWAP"
-	case OpFetchAdd:
-		return "FETCH_ADD"
-	case OpLocalInv:
-		return "LOCAL_INV"
-	case OpBindMW:
-		return "BIND_MW"
-	case OpSendInv:
-		return "SEND_INV"
-	case OpFlush:
-		return "FLUSH"
-	case OpAtomicWrite:
-		return "ATOMIC_WRITE"
+	if known := driver.OperationOf(o); known != nil {
+		return known.Name
 	}
 	return "opcode " + itoa(uint64(o))
 }

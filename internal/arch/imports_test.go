@@ -40,7 +40,7 @@ var layers = []struct {
 	{"internal/verbs", nil},
 	{"internal/memlock", []string{"internal/machine"}},
 	{"mmio", []string{"internal/race"}},
-	{"internal/driver", []string{"internal/ioctl"}},
+	{"internal/driver", []string{"internal/ioctl", "internal/uapi"}},
 	{"uverbs", []string{"internal/ctxerr", "internal/driver", "internal/ioctl", "internal/machine", "internal/memlock",
 		"internal/monitor", "internal/nldev", "internal/uapi", "internal/leak", "internal/noescape", "internal/race",
 		"internal/verbs"}},

@@ -2,8 +2,11 @@ package provider
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/ether"
 )
@@ -36,5 +39,50 @@ func TestRefusal(t *testing.T) {
 		if !errors.Is(err, uverbs.ErrOpcode) {
 			t.Errorf("%v on %v: %v is not ErrOpcode", c.op, c.typ, err)
 		}
+	}
+}
+
+// manPage has the types of QP on which ibv_post_send(3) allows each operation. RC stands for the
+// types that allow the same: XRC and DC.
+const manPage = `
+WRITE        RC UC
+WRITE_IMM    RC UC
+SEND         RC UC UD RawPacket
+SEND_IMM     RC UC UD
+READ         RC
+COMPARE_SWAP RC
+FETCH_ADD    RC
+LOCAL_INV    RC UC
+BIND_MW      RC UC
+SEND_INV     RC
+FLUSH        RC
+ATOMIC_WRITE RC
+`
+
+// TestRefusalOfEveryOperation compares the table of operations with the man page.
+func TestRefusalOfEveryOperation(t *testing.T) {
+	got := "\n"
+	for op := range uverbs.Opcode(driver.Opcodes) {
+		if driver.OperationOf(op) == nil {
+			if err := Refusal(uverbs.RC, op, 0); err != uverbs.ErrOpcode {
+				t.Errorf("%v: %v, want %v", op, err, uverbs.ErrOpcode)
+			}
+			continue
+		}
+		types := []string{fmt.Sprintf("%-12v", op)}
+		for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.RawPacket} {
+			if Refusal(typ, op, 0) != uverbs.ErrQPType {
+				types = append(types, typ.String())
+			}
+		}
+		for _, typ := range []uverbs.QPType{uverbs.XRCSend, uverbs.DCI} {
+			if got, want := Refusal(typ, op, 0), Refusal(uverbs.RC, op, 0); got != want {
+				t.Errorf("%v on %v: %v, want %v", op, typ, got, want)
+			}
+		}
+		got += strings.Join(types, " ") + "\n"
+	}
+	if got != manPage {
+		t.Errorf("the operations are%s", got)
 	}
 }
