@@ -11,9 +11,9 @@ import (
 // kernel does not look. Submit publishes all of it. To drop a batch it is enough to
 // reset this struct.
 type batch struct {
-	next       uint32 // index of the element after the last operation
-	last       uint32 // index of the last operation's element
-	traits     uint8  // traits of the last operation; 0 if there is none
+	next       uint32          // index of the element after the last operation
+	last       uint32          // index of the last operation's element
+	traits     driver.OpTraits // traits of the last operation; 0 if there is none
 	op         uverbs.Opcode
 	data       bool   // the last operation has inline data
 	incomplete error  // the error if the last operation is not completed
@@ -53,7 +53,7 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	switch {
 	case has&datagram != 0:
 		b.incomplete = uverbs.ErrNoAH
-	case has&operands != 0:
+	case has&driver.OpOperands != 0:
 		b.incomplete = uverbs.ErrAtomicSize
 	case op == uverbs.OpBindMW:
 		b.incomplete = uverbs.ErrNoMW
@@ -69,7 +69,7 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	}
 	n, total := b.sges, b.total+uint64(sge.Length)
 	switch {
-	case b.traits == 0 || b.traits&bare != 0 || b.data:
+	case b.traits == 0 || b.traits&driver.OpBare != 0 || b.data:
 		b.err = uverbs.ErrMalformed
 		return
 	case n >= s.maxSGE:
@@ -84,7 +84,7 @@ func (q *qp) SGE(sge uverbs.SGE) {
 	w.sges(n + 1)[n] = sge
 	w.setSGEs(n+1, total)
 	b.sges, b.total = n+1, total
-	if b.traits&operands != 0 {
+	if b.traits&driver.OpOperands != 0 {
 		b.incomplete = nil
 		if total != atomicSize {
 			b.incomplete = uverbs.ErrAtomicSize
@@ -102,7 +102,7 @@ func (q *qp) Inline(data []byte) {
 		return
 	}
 	switch {
-	case b.traits == 0 || b.traits&(scatter|bare) != 0 && len(data) > 0 || b.data || b.sges > 0:
+	case b.traits == 0 || b.traits&(driver.OpScatter|driver.OpBare) != 0 && len(data) > 0 || b.data || b.sges > 0:
 		b.err = uverbs.ErrMalformed
 		return
 	case len(data) > s.maxInline:

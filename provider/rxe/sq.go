@@ -100,7 +100,7 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	if len(wr.SGL) > q.maxSGE {
 		return uverbs.ErrTooManySGEs
 	}
-	if has&bare != 0 {
+	if has&driver.OpBare != 0 {
 		return q.encodeBare(i, has, wr)
 	}
 	w := q.sendWQE(i)
@@ -121,7 +121,7 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 	switch {
 	case has&datagram != 0:
 		return q.address(w, provider.AHOf(wr.AH), wr.QPN, wr.QKey)
-	case has&operands != 0:
+	case has&driver.OpOperands != 0:
 		if total != atomicSize {
 			return uverbs.ErrAtomicSize
 		}
@@ -135,8 +135,8 @@ func (q *sendQueue) encode(i uint32, wr *uverbs.SendWR) error {
 // responses to all but the first.
 const atomicSize = 8
 
-func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
-	if has&(scatter|bare) != 0 || len(wr.SGL) > 0 {
+func (q *sendQueue) encodeInline(i uint32, has driver.OpTraits, wr *uverbs.SendWR) error {
+	if has&(driver.OpScatter|driver.OpBare) != 0 || len(wr.SGL) > 0 {
 		return uverbs.ErrMalformed
 	}
 	if len(wr.Inline) > q.maxInline {
@@ -158,15 +158,15 @@ func (q *sendQueue) encodeInline(i uint32, has uint8, wr *uverbs.SendWR) error {
 
 // exOf returns the argument ex of start: the key to invalidate or the immediate
 // data.
-func exOf(has uint8, wr *uverbs.SendWR) uint32 {
-	if has&key != 0 {
+func exOf(has driver.OpTraits, wr *uverbs.SendWR) uint32 {
+	if has&driver.OpKey != 0 {
 		return wr.InvalidateRKey
 	}
 	return wr.Imm
 }
 
 // encodeBare writes a request without SGEs and inline data.
-func (q *sendQueue) encodeBare(i uint32, has uint8, wr *uverbs.SendWR) error {
+func (q *sendQueue) encodeBare(i uint32, has driver.OpTraits, wr *uverbs.SendWR) error {
 	if len(wr.SGL) > 0 {
 		return uverbs.ErrMalformed
 	}

@@ -101,6 +101,19 @@ var golden = []struct {
 			{184, 4, 48}, {188, 4, 48}}, bytes.Repeat([]byte{0x5a}, 48)},
 }
 
+// TestEveryOperation checks that there are WQEs of every operation that rxe has.
+func TestEveryOperation(t *testing.T) {
+	var compared [driver.Opcodes]bool
+	for _, c := range golden {
+		compared[c.wr.Opcode] = true
+	}
+	for op := range uverbs.Opcode(driver.Opcodes) {
+		if connected[op]|datagrams[op] != 0 && !compared[op] {
+			t.Errorf("there is no WQE of %v", op)
+		}
+	}
+}
+
 // A testOwner binds windows, and adds nothing to errors.
 type testOwner struct{ provider.QPOwner }
 

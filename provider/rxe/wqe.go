@@ -3,6 +3,7 @@ package rxe
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
@@ -34,66 +35,54 @@ const (
 	inlineFlag  = 1 << 3 // IB_SEND_INLINE
 )
 
-// The traits of an operation.
+// The traits of an operation, besides those of package driver.
 const (
-	known    = 1 << iota
-	remote   // has an address and a key of the peer
-	imm      // has immediate data
-	scatter  // writes to its SGEs, so that there is no inline form
+	known    = driver.OpTraitsEnd << iota
 	datagram // has a destination
-	bare     // has neither SGEs nor inline data
-	key      // has a key to invalidate
-	operands // has the operands of an atomic, and 8 bytes to write to
 )
 
 // operations are the traits of each opcode on one type of QP.
-type operations [16]uint8
+type operations [driver.Opcodes]driver.OpTraits
 
-var connected = operations{
-	uverbs.OpWrite:    known | remote,
-	uverbs.OpWriteImm: known | remote | imm,
-	uverbs.OpSend:     known,
-	uverbs.OpSendImm:  known | imm,
-	uverbs.OpRead:     known | remote | scatter,
+// missing are the operations of ibv_post_send(3) that rxe does not have.
+var missing = map[uverbs.QPType][]uverbs.Opcode{uverbs.UC: {uverbs.OpLocalInv}}
 
-	uverbs.OpCompareSwap: known | remote | scatter | operands,
-	uverbs.OpFetchAdd:    known | remote | scatter | operands,
-	uverbs.OpLocalInv:    known | bare | key,
-	uverbs.OpBindMW:      known | bare,
-	uverbs.OpSendInv:     known | key,
-	uverbs.OpFlush:       known | remote | bare,
-	uverbs.OpAtomicWrite: known | remote | bare,
+// operationsOf returns the operations of a type of QP, which all have the traits also.
+func operationsOf(typ uverbs.QPType, also driver.OpTraits) (all operations) {
+	for op := range uverbs.Opcode(driver.Opcodes) {
+		o := driver.OperationOf(op)
+		if o != nil && o.On(uint8(typ)) && !slices.Contains(missing[typ], op) {
+			all[op] = known | also | o.Traits
+		}
+	}
+	return all
 }
+
+var (
+	connected      = operationsOf(uverbs.RC, 0)
+	unacknowledged = operationsOf(uverbs.UC, 0)
+	datagrams      = operationsOf(uverbs.UD, datagram)
+)
 
 // readless is for connections that allow no READs and atomics. The kernel would
 // wait forever before it sent one.
 var readless = func() operations {
 	all := connected
-	all[uverbs.OpRead], all[uverbs.OpCompareSwap], all[uverbs.OpFetchAdd] = 0, 0, 0
+	for op, has := range all {
+		if has&driver.OpScatter != 0 {
+			all[op] = 0
+		}
+	}
 	return all
 }()
 
-// unacknowledged is for UC.
-var unacknowledged = operations{
-	uverbs.OpWrite:    known | remote,
-	uverbs.OpWriteImm: known | remote | imm,
-	uverbs.OpSend:     known,
-	uverbs.OpSendImm:  known | imm,
-	uverbs.OpBindMW:   known | bare,
-}
-
-var datagrams = operations{
-	uverbs.OpSend:    known | datagram,
-	uverbs.OpSendImm: known | datagram | imm,
-}
-
 // traits returns the traits of op, or 0 if the operation or a flag is not
 // supported.
-func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
-	if op > 15 || f&^callerFlags != 0 {
+func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) driver.OpTraits {
+	if op >= driver.Opcodes || f&^callerFlags != 0 {
 		return 0
 	}
-	return o[op&15]
+	return o[op]
 }
 
 // start fills in the whole fixed part, for a message without data. ex is the
@@ -101,14 +90,16 @@ func (o *operations) traits(op uverbs.Opcode, f uverbs.SendFlags) uint8 {
 //
 // The kernel tests status and has_rd_atomic before it sets them, so the values of
 // an earlier use of the element must be cleared.
-func (w *sendWQE) start(has uint8, op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, ex uint32) {
-	if has&remote == 0 {
+func (w *sendWQE) start(
+	has driver.OpTraits, op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, ex uint32,
+) {
+	if has&driver.OpRemote == 0 {
 		raddr, rkey = 0, 0
 	}
 	switch {
-	case has&imm != 0:
+	case has&driver.OpImm != 0:
 		ex = bits.ReverseBytes32(ex)
-	case has&key == 0:
+	case has&driver.OpKey == 0:
 		ex = 0
 	}
 	w.wrID = wrID
