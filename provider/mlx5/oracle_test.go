@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -17,9 +18,31 @@ type oracle struct {
 	fence     byte // flags that the next request must have
 }
 
-var hwOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa,
+var oracleOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa,
 	uverbs.OpSendImm: 0xb, uverbs.OpRead: 0x10, uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12,
 	uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
+
+// TestEveryOperation checks that the oracle and batches know every operation that the provider has, and that it has
+// all but those that no adapter has.
+func TestEveryOperation(t *testing.T) {
+	missing := map[uverbs.Opcode]bool{uverbs.OpFlush: true, uverbs.OpAtomicWrite: true}
+	d := newDesk(t, standard())
+	q := d.loop(t, uverbs.QPConfig{SendCQ: good(d.c.CreateCQ(uverbs.CQConfig{Entries: 64}))(t)})
+	for op := range uverbs.Opcode(driver.Opcodes) {
+		if driver.OperationOf(op) == nil {
+			continue
+		}
+		hw := hwOpcodes[op]
+		if missing[op] != (hw == 0) || oracleOpcodes[op] != uint32(hw) {
+			t.Errorf("the opcode of %v is %#x, and %#x according to the oracle", op, hw, oracleOpcodes[op])
+		}
+		b := q.StartSend()
+		if err := providertest.Add(&b, &uverbs.SendWR{Opcode: op, Bind: &uverbs.MWBind{}}); err != nil {
+			t.Error(err)
+		}
+		b.Abort()
+	}
+}
 
 // wqe returns the request that begins at block index.
 func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *driver.Bind) []byte {
@@ -71,7 +94,7 @@ func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *driver.Bi
 		flags |= o.fence
 	}
 	o.fence = next
-	w := be.AppendUint32(nil, index&0xffff<<8|hwOpcodes[wr.Opcode])
+	w := be.AppendUint32(nil, index&0xffff<<8|oracleOpcodes[wr.Opcode])
 	w = be.AppendUint32(w, o.qpn<<8|uint32(1+len(body)/16))
 	w = append(w, 0, 0, 0, flags)
 	w = be.AppendUint32(w, tail)

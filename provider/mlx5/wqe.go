@@ -3,6 +3,7 @@ package mlx5
 import (
 	"math/bits"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -45,68 +46,71 @@ const (
 // byte, then the meta of the note, then the traits below.
 type operation uint32
 
-const opMetaShift = 8 // the meta of a note has 16 bits
-
 const (
-	remote   operation = 1 << (24 + iota)
-	simple             // has only data, and what remote, imm32 and key add
-	imm32              // has immediate data
-	key                // has a key to invalidate
-	scatter            // writes to its SGEs, so it has no inline form
-	operands           // has the operands of an atomic, and 8 bytes to write to
-	bare               // has neither SGEs nor inline data
+	opMetaShift   = 8 // the meta of a note has 16 bits
+	opTraitsShift = 24
 )
 
-func op(hw uint8, wc uverbs.WCOpcode, traits operation) operation {
-	o := operation(hw) | operation(wc)<<(opMetaShift+metaOpShift) | traits
-	switch {
-	case o&operands != 0:
-		o |= metaAtomic << opMetaShift
-	case o&scatter != 0:
-		o |= metaLength << opMetaShift
+// The traits are those of package driver, and simple.
+const (
+	remote   = operation(driver.OpRemote) << opTraitsShift
+	imm32    = operation(driver.OpImm) << opTraitsShift
+	key      = operation(driver.OpKey) << opTraitsShift
+	scatter  = operation(driver.OpScatter) << opTraitsShift
+	operands = operation(driver.OpOperands) << opTraitsShift
+	bare     = operation(driver.OpBare) << opTraitsShift
+	simple   = operation(driver.OpTraitsEnd) << opTraitsShift // has only data, and what remote, imm32 and key add
+)
+
+// hwOpcodes are the device's opcodes. 0 stands for an operation that it does not have.
+var hwOpcodes = [driver.Opcodes]uint8{
+	uverbs.OpWrite:       hwWrite,
+	uverbs.OpWriteImm:    hwWriteImm,
+	uverbs.OpSend:        hwSend,
+	uverbs.OpSendImm:     hwSendImm,
+	uverbs.OpRead:        hwRead,
+	uverbs.OpCompareSwap: hwCAS,
+	uverbs.OpFetchAdd:    hwFetchAdd,
+	uverbs.OpLocalInv:    hwUMR,
+	uverbs.OpBindMW:      hwUMR,
+	uverbs.OpSendInv:     hwSendInv,
+}
+
+// operations are the operations of one type of QP, by uverbs.Opcode.
+type operations [driver.Opcodes]operation
+
+var (
+	opsRC  = operationsOf(uverbs.RC) // of XRC and DC too
+	opsUC  = operationsOf(uverbs.UC)
+	opsUD  = operationsOf(uverbs.UD)
+	opsRaw = operationsOf(uverbs.RawPacket)
+)
+
+func operationsOf(typ uverbs.QPType) (all operations) {
+	for op := range uverbs.Opcode(driver.Opcodes) {
+		d := driver.OperationOf(op)
+		if hwOpcodes[op] == 0 || !d.On(uint8(typ)) {
+			continue
+		}
+		o := operation(hwOpcodes[op]) | operation(d.Completion)<<(opMetaShift+metaOpShift) |
+			operation(d.Traits)<<opTraitsShift
+		switch {
+		case o&operands != 0:
+			o |= metaAtomic << opMetaShift
+		case o&scatter != 0:
+			o |= metaLength << opMetaShift
+		}
+		if o&(operands|bare) == 0 && typ != uverbs.RawPacket {
+			o |= simple
+		}
+		all[op] = o
 	}
-	return o
+	return all
 }
 
 func (o operation) hw() uint64                 { return uint64(o & 0xff) }
 func (o operation) completes() uverbs.WCOpcode { return uverbs.WCOpcode(o.meta() >> metaOpShift) }
 func (o operation) meta() uint32               { return uint32(o>>opMetaShift) & 0xffff }
-
-// operations are the operations of one type of QP, by uverbs.Opcode.
-type operations [16]operation
-
-// opsRC are the operations of RC, XRC and DC.
-var opsRC = operations{
-	uverbs.OpWrite:       op(hwWrite, uverbs.WCWrite, remote|simple),
-	uverbs.OpWriteImm:    op(hwWriteImm, uverbs.WCWrite, remote|simple|imm32),
-	uverbs.OpSend:        op(hwSend, uverbs.WCSend, simple),
-	uverbs.OpSendImm:     op(hwSendImm, uverbs.WCSend, simple|imm32),
-	uverbs.OpRead:        op(hwRead, uverbs.WCRead, remote|simple|scatter),
-	uverbs.OpCompareSwap: op(hwCAS, uverbs.WCCompareSwap, remote|scatter|operands),
-	uverbs.OpFetchAdd:    op(hwFetchAdd, uverbs.WCFetchAdd, remote|scatter|operands),
-	uverbs.OpLocalInv:    op(hwUMR, uverbs.WCLocalInv, bare|key),
-	uverbs.OpBindMW:      op(hwUMR, uverbs.WCBindMW, bare),
-	uverbs.OpSendInv:     op(hwSendInv, uverbs.WCSend, simple|key),
-}
-
-// opsUC are the operations of UC.
-var opsUC = operations{
-	uverbs.OpWrite:    opsRC[uverbs.OpWrite],
-	uverbs.OpWriteImm: opsRC[uverbs.OpWriteImm],
-	uverbs.OpSend:     opsRC[uverbs.OpSend],
-	uverbs.OpSendImm:  opsRC[uverbs.OpSendImm],
-	uverbs.OpBindMW:   opsRC[uverbs.OpBindMW],
-	uverbs.OpLocalInv: opsRC[uverbs.OpLocalInv],
-}
-
-// opsUD are the operations of UD.
-var opsUD = operations{
-	uverbs.OpSend:    opsRC[uverbs.OpSend],
-	uverbs.OpSendImm: opsRC[uverbs.OpSendImm],
-}
-
-// opsRaw are the operations of raw packet QPs.
-var opsRaw = operations{uverbs.OpSend: opsRC[uverbs.OpSend] &^ simple}
 
 const callerFlags = uverbs.Fence | uverbs.Signaled | uverbs.Solicited
 
