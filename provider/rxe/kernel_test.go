@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
@@ -187,8 +188,7 @@ func (k *kernel) execute(w []byte) bool {
 		}
 	}
 	if flags&2 != 0 || status != 0 {
-		wc := map[uint32]uint32{0: 1, 1: 1, 2: 0, 3: 0, 4: 2, 5: 3, 6: 4}[op]
-		k.complete(le.Uint64(w[0:]), status, wc, length, 0, 0)
+		k.complete(le.Uint64(w[0:]), status, uint32(driver.Operations[op].Completion), length, 0, 0)
 	}
 	return true
 }

@@ -105,16 +105,8 @@ type deviceQP struct {
 	b  uverbs.SendBatch
 	ud bool
 
-	pending pending
-}
-
-// pending is an operation whose attributes a provider gets in two calls.
-type pending struct {
-	op    uverbs.Opcode
-	f     uverbs.SendFlags
-	wrID  uint64
-	raddr uint64
-	rkey  uint32
+	last uverbs.SendWR // the operation that was added last, or whose operands are still missing
+	sgl  [1]uverbs.SGE // its SGL
 }
 
 func (q *deviceQP) connect() {
@@ -131,19 +123,14 @@ func (q *deviceQP) PostRecv(wrs []uverbs.RecvWR) (int, error) { return q.QP.Post
 
 func (q *deviceQP) Begin() { q.b = q.QP.StartSend() }
 func (q *deviceQP) Atomic(compareAdd, swap uint64) {
-	switch op := q.pending; op.op {
-	case uverbs.OpCompareSwap:
-		q.b.CompareSwap(op.wrID, op.f, op.raddr, op.rkey, compareAdd, swap)
-	case uverbs.OpFetchAdd:
-		q.b.FetchAdd(op.wrID, op.f, op.raddr, op.rkey, compareAdd)
-	case uverbs.OpAtomicWrite:
-		q.b.AtomicWrite(op.wrID, op.f, op.raddr, op.rkey, swap)
-	}
+	q.last.CompareAdd, q.last.Swap = compareAdd, swap
+	q.add()
 }
 
 func (q *deviceQP) Flush(n uint32, placement, selectivity uint8) {
-	q.b.Flush(q.pending.wrID, q.pending.f, q.pending.raddr, q.pending.rkey, n, uverbs.Placement(placement),
-		uverbs.Selectivity(selectivity))
+	q.last.FlushLength, q.last.Placement = n, uverbs.Placement(placement)
+	q.last.Selectivity = uverbs.Selectivity(selectivity)
+	q.add()
 }
 
 // Bind fails the test: the suite binds no window.
@@ -163,26 +150,17 @@ func (q *deviceQP) SGE(s uverbs.SGE)   { q.b.SGE(s) }
 func (q *deviceQP) Inline(data []byte) { q.b.Inline(data) }
 
 func (q *deviceQP) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, s uverbs.SGE) {
-	switch op {
-	case uverbs.OpSend:
-		q.b.SendSGE(wrID, f, s)
-	case uverbs.OpWrite:
-		q.b.WriteSGE(wrID, f, raddr, rkey, s)
-	case uverbs.OpRead:
-		q.b.ReadSGE(wrID, f, raddr, rkey, s)
-	default:
+	q.sgl[0] = s
+	q.last = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, SGL: q.sgl[:]}
+	if !addOnce(&q.b, &q.last) {
 		q.Op(op, f, wrID, raddr, rkey, 0)
 		q.SGE(s)
 	}
 }
 
 func (q *deviceQP) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
-	switch op {
-	case uverbs.OpSend:
-		q.b.SendInline(wrID, f, data)
-	case uverbs.OpWrite:
-		q.b.WriteInline(wrID, f, raddr, rkey, data)
-	default:
+	q.last = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Inline: data}
+	if !addOnce(&q.b, &q.last) {
 		q.Op(op, f, wrID, raddr, rkey, 0)
 		q.Inline(data)
 	}
@@ -192,26 +170,19 @@ func (q *deviceQP) RemoteSRQ(srqn uint32) { q.b.RemoteSRQ(srqn) }
 func (q *deviceQP) Submit() error         { return q.b.Submit() }
 func (q *deviceQP) Abort()                { q.b.Abort() }
 
+// Op adds an operation, or leaves that to Atomic or Flush.
 func (q *deviceQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	q.last = uverbs.SendWR{WRID: wrID, Opcode: op, Flags: f, RemoteAddr: raddr, RKey: rkey, Imm: imm, InvalidateRKey: imm}
 	switch op {
-	case uverbs.OpSend:
-		q.b.Send(wrID, f)
-	case uverbs.OpSendImm:
-		q.b.SendImm(wrID, f, imm)
-	case uverbs.OpWrite:
-		q.b.Write(wrID, f, raddr, rkey)
-	case uverbs.OpWriteImm:
-		q.b.WriteImm(wrID, f, raddr, rkey, imm)
-	case uverbs.OpRead:
-		q.b.Read(wrID, f, raddr, rkey)
-	case uverbs.OpSendInv:
-		q.b.SendInv(wrID, f, imm)
-	case uverbs.OpLocalInv:
-		q.b.LocalInv(wrID, f, imm)
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpFlush, uverbs.OpAtomicWrite:
-		q.pending = pending{op, f, wrID, raddr, rkey}
-	default: // the batch has no such method: add another operation that is refused
-		q.b.Send(wrID, 1<<7)
+	default:
+		q.add()
+	}
+}
+
+func (q *deviceQP) add() {
+	if addOperation(&q.b, &q.last) != nil { // the batch has no such method: add another operation that is refused
+		q.b.Send(q.last.WRID, 1<<7)
 	}
 }
 
