@@ -23,7 +23,7 @@ func (e *eater) next(n uint32) uint32 {
 
 // wr returns a request, which may be invalid.
 func (e *eater) wr() uverbs.SendWR {
-	wr := uverbs.SendWR{WRID: uint64(e.next(1 << 16)), Opcode: uverbs.Opcode(e.next(18)),
+	wr := uverbs.SendWR{WRID: uint64(e.next(1 << 16)), Opcode: uverbs.Opcode(e.next(driver.Opcodes + 2)),
 		Flags: uverbs.SendFlags(e.next(9)), RemoteAddr: uint64(e.next(1<<16)) << 30, RKey: e.next(1 << 16),
 		Imm: e.next(1 << 16), InvalidateRKey: e.next(1 << 16), CompareAdd: uint64(e.next(1 << 16)),
 		Swap: uint64(e.next(1 << 16))}
@@ -155,7 +155,7 @@ func FuzzPost(f *testing.F) {
 			}
 			fence, cur, half := o.fence, list.sq.cur, list.sq.db.Half
 			n, err := list.post(wr)
-			if wr.Opcode >= 16 { // no method of a batch has such an opcode
+			if wr.Opcode >= driver.Opcodes { // no method of a batch has such an opcode
 				if n != 0 || err != uverbs.ErrOpcode {
 					t.Fatalf("%+v: the list says %d, %v", wr, n, err)
 				}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -22,7 +23,7 @@ func FuzzBatch(f *testing.F) {
 			var wrs []uverbs.SendWR
 			for range 1 + e.next(5) {
 				wr := list.wr(&e)
-				if wr.Opcode != uverbs.OpBindMW && wr.Opcode < 16 {
+				if wr.Opcode != uverbs.OpBindMW && wr.Opcode < driver.Opcodes {
 					wrs = append(wrs, wr)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -106,7 +107,7 @@ func mixture(r *rand.Rand) (wrs []uverbs.SendWR) {
 				wr.SGL = nil
 			}
 		}
-		if wr.Opcode == uverbs.OpBindMW || wr.Opcode >= 16 {
+		if wr.Opcode == uverbs.OpBindMW || wr.Opcode >= driver.Opcodes {
 			wr.Opcode = uverbs.OpSend
 		}
 		wrs = append(wrs, wr)

@@ -33,8 +33,8 @@ type sendQueue struct {
 	ops   *operations
 
 	// Tables of the fast path: see fastTables.
-	words [16]uint64
-	metas [16]uint32
+	words [driver.Opcodes]uint64
+	metas [driver.Opcodes]uint32
 	flags [8]uint64
 
 	db       mmio.Doorbell

@@ -66,8 +66,8 @@ func (s *sendQueue) fail(err error) {
 
 // start begins a request of any kind. The request before it must be closed.
 func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	r, o := &s.request, s.ops[op&15]
-	if op >= 16 || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
+	r, o := &s.request, s.ops[op&opMask]
+	if op >= driver.Opcodes || o == 0 || f&^callerFlags != 0 && !s.frames.takes(f) {
 		s.fail(provider.Refusal(s.typ, op, f))
 		return
 	}
@@ -126,7 +126,7 @@ func (s *sendQueue) open() bool {
 		}
 		s.cur--
 		s.head--
-		r.state, r.op, r.sges = requestOpen, s.ops[r.named&15], sges
+		r.state, r.op, r.sges = requestOpen, s.ops[r.named&opMask], sges
 		r.size = ctrlSegments + uint32(sges)
 		if r.op&remote != 0 {
 			r.size += raddrSegments
@@ -150,7 +150,7 @@ func (s *sendQueue) reopenDest() {
 		s.cur -= r.data
 		s.head--
 	}
-	r.state, r.op, r.wants, r.fence = requestOpen, s.ops[r.named&15], nil, 0
+	r.state, r.op, r.wants, r.fence = requestOpen, s.ops[r.named&opMask], nil, 0
 	r.size, r.sges, r.total = r.length, 0, 0
 	if !r.inlined {
 		r.size, r.sges, r.total = ctrlSegments+s.destSegments+1, 1, uint64(r.length)

@@ -79,6 +79,8 @@ var hwOpcodes = [driver.Opcodes]uint8{
 // operations are the operations of one type of QP, by uverbs.Opcode.
 type operations [driver.Opcodes]operation
 
+const opMask = driver.Opcodes - 1
+
 var (
 	opsRC  = operationsOf(uverbs.RC) // of XRC and DC too
 	opsUC  = operationsOf(uverbs.UC)

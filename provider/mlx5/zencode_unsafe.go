@@ -33,7 +33,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 		op, f := uint32(wr.Opcode), uint32(wr.Flags)
 
 		i := cur & s.mask
-		if op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
 			return q.postRest(wrs, n, cur, head)
 		}
 		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -97,7 +97,7 @@ func (q *qp) encodeSGE(wr *uverbs.SendWR) *wqe {
 	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	cur, head := s.cur, s.head
 	i := cur & s.mask
-	if op >= 16 || f >= 8 || len(wr.SGL) != 1 || head == s.limit {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit {
 		return nil
 	}
 	// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -150,7 +150,7 @@ func (q *qp) encodeInline(wr *uverbs.SendWR) uint64 {
 	s := &q.sq
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
 	i := cur & s.mask
-	if op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
 		return 0
 	}
 	w, ctrl := s.words[op], s.flags[f]
@@ -275,7 +275,7 @@ func (q *qp) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 //go:nosplit
 func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	s := &q.sq
-	w, head := s.words[op&15], s.head
+	w, head := s.words[op&opMask], s.head
 	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 {
 		q.opRest(op, f, wrID, raddr, rkey, imm)
 		return
@@ -283,7 +283,7 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	cur := s.cur
 	i := cur & s.mask
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
 	s.request.state, s.request.named = requestEmpty, op
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[2] = bits.ReverseBytes64(raddr)
@@ -308,7 +308,7 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 //go:nosplit
 func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
 	s := &q.sq
-	w, head := s.words[op&15], s.head
+	w, head := s.words[op&opMask], s.head
 	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 || sge.Length-1 >= uverbs.MaxMessage-1 {
 		q.opSGERest(op, f, wrID, raddr, rkey, sge)
 		return
@@ -317,7 +317,7 @@ func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 	cur := s.cur
 	i := cur & s.mask
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[2] = bits.ReverseBytes64(raddr)
 	b[2+1] = uint64(bits.ReverseBytes32(rkey))
@@ -341,7 +341,7 @@ func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 //go:nosplit
 func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
 	s := &q.sq
-	w, n, i := s.words[op&15], len(data), s.cur&s.mask
+	w, n, i := s.words[op&opMask], len(data), s.cur&s.mask
 	if uint(n-1) >= uint(s.maxInline) || i > s.lastInline || s.head == s.limit || int(f) >= len(s.flags) ||
 		w&wordNotInline != 0 {
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
@@ -353,7 +353,7 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 	b[2+1] = uint64(bits.ReverseBytes32(rkey))
 	head := s.head + 1
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 	s.request.state, s.head = requestInlined, head
 	g := (*segment)(unsafe.Pointer(&b[2+2]))
 	if int64(w) < 0 { // wordUncommon is set
@@ -418,7 +418,7 @@ func (q *dci) encodeSGEs(wrs []uverbs.SendWR) int {
 		op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
 		cur, head := s.cur, s.head
 		i := cur & s.mask
-		if op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
 			return n
 		}
 		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -482,7 +482,7 @@ func (q *dci) encodeSGE(wr *uverbs.SendWR) *wqe {
 	op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
 	cur, head := s.cur, s.head
 	i := cur & s.mask
-	if op >= 16 || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
 		return nil
 	}
 	// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -543,7 +543,7 @@ func (q *dci) encodeInline(wr *uverbs.SendWR) uint64 {
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
 	i := cur & s.mask
 	ah := provider.AHOf(wr.AH)
-	if op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd {
 		return 0
 	}
 	w, ctrl := s.words[op], s.flags[f]
@@ -682,7 +682,7 @@ func (q *dci) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey,
 //go:nosplit
 func (q *dci) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
 	s := &q.sq
-	w, head, i := s.words[op&15], s.head, s.cur&s.mask
+	w, head, i := s.words[op&opMask], s.head, s.cur&s.mask
 	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 || sge.Length-1 >= uverbs.MaxMessage-1 || i == s.mask || s.request.state == requestUnaddressed {
 		q.opSGERest(op, f, wrID, raddr, rkey, sge)
 		return
@@ -692,7 +692,7 @@ func (q *dci) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rk
 	cur := s.cur
 
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[8] = bits.ReverseBytes64(raddr)
 	b[8+1] = uint64(bits.ReverseBytes32(rkey))
@@ -716,7 +716,7 @@ func (q *dci) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rk
 //go:nosplit
 func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
 	s := &q.sq
-	w, n, i := s.words[op&15], len(data), s.cur&s.mask
+	w, n, i := s.words[op&opMask], len(data), s.cur&s.mask
 	if uint(n-1) >= uint(s.maxInline) || i > s.lastInline || s.head == s.limit || int(f) >= len(s.flags) ||
 		w&wordNotInline != 0 || s.request.state == requestUnaddressed {
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
@@ -728,7 +728,7 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 	b[8+1] = uint64(bits.ReverseBytes32(rkey))
 	head := s.head + 1
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 
 	g := (*segment)(unsafe.Pointer(&b[8+2]))
 	if int64(w) < 0 { // wordUncommon is set
@@ -795,7 +795,7 @@ func (q *ud) encodeSGEs(wrs []uverbs.SendWR) int {
 		op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
 		cur, head := s.cur, s.head
 		i := cur & s.mask
-		if op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
 			return n
 		}
 		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -850,7 +850,7 @@ func (q *ud) encodeSGE(wr *uverbs.SendWR) *wqe {
 	op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
 	cur, head := s.cur, s.head
 	i := cur & s.mask
-	if op >= 16 || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
 		return nil
 	}
 	// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -902,7 +902,7 @@ func (q *ud) encodeInline(wr *uverbs.SendWR) uint64 {
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
 	i := cur & s.mask
 	ah := provider.AHOf(wr.AH)
-	if op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd || uint64(n-1) >= s.maxMessage {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd || uint64(n-1) >= s.maxMessage {
 		return 0
 	}
 	w, ctrl := s.words[op], s.flags[f]
@@ -1030,7 +1030,7 @@ func (q *ud) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 //go:nosplit
 func (q *ud) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
 	s := &q.sq
-	w, head, i := s.words[op&15], s.head, s.cur&s.mask
+	w, head, i := s.words[op&opMask], s.head, s.cur&s.mask
 	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 || uint64(sge.Length-1) >= s.maxMessage || i == s.mask || s.request.state == requestUnaddressed {
 		q.opSGERest(op, f, wrID, raddr, rkey, sge)
 		return
@@ -1040,7 +1040,7 @@ func (q *ud) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 	cur := s.cur
 
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 
 	g := (*segment)(unsafe.Pointer(&b[8]))
@@ -1060,7 +1060,7 @@ func (q *ud) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 //go:nosplit
 func (q *ud) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
 	s := &q.sq
-	w, n, i := s.words[op&15], len(data), s.cur&s.mask
+	w, n, i := s.words[op&opMask], len(data), s.cur&s.mask
 	if uint(n-1) >= uint(s.maxInline) || i > s.lastInline || s.head == s.limit || int(f) >= len(s.flags) ||
 		w&wordNotInline != 0 || uint64(n-1) >= s.maxMessage || s.request.state == requestUnaddressed {
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
@@ -1071,7 +1071,7 @@ func (q *ud) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 
 	head := s.head + 1
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 
 	g := (*segment)(unsafe.Pointer(&b[8]))
 	if int64(w) < 0 { // wordUncommon is set
@@ -1115,7 +1115,7 @@ func (q *xrcInitiator) PostSend(wrs []uverbs.SendWR) (int, error) {
 		op, f := uint32(wr.Opcode), uint32(wr.Flags)
 
 		i := cur & s.mask
-		if op >= 16 || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
 			return q.postRest(wrs, n, cur, head)
 		}
 		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -1180,7 +1180,7 @@ func (q *xrcInitiator) encodeSGE(wr *uverbs.SendWR) *wqe {
 	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	cur, head := s.cur, s.head
 	i := cur & s.mask
-	if op >= 16 || f >= 8 || len(wr.SGL) != 1 || head == s.limit {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit {
 		return nil
 	}
 	// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -1234,7 +1234,7 @@ func (q *xrcInitiator) encodeInline(wr *uverbs.SendWR) uint64 {
 	s := &q.sq
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
 	i := cur & s.mask
-	if op >= 16 || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
 		return 0
 	}
 	w, ctrl := s.words[op], s.flags[f]
@@ -1387,7 +1387,7 @@ func (q *xrcInitiator) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 //go:nosplit
 func (q *xrcInitiator) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
 	s := &q.sq
-	w, head := s.words[op&15], s.head
+	w, head := s.words[op&opMask], s.head
 	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 || sge.Length-1 >= uverbs.MaxMessage-1 || s.request.state == requestUnaddressed {
 		q.opSGERest(op, f, wrID, raddr, rkey, sge)
 		return
@@ -1397,7 +1397,7 @@ func (q *xrcInitiator) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr u
 	cur := s.cur
 	i := cur & s.mask
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[4] = bits.ReverseBytes64(raddr)
 	b[4+1] = uint64(bits.ReverseBytes32(rkey))
@@ -1421,7 +1421,7 @@ func (q *xrcInitiator) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr u
 //go:nosplit
 func (q *xrcInitiator) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
 	s := &q.sq
-	w, n, i := s.words[op&15], len(data), s.cur&s.mask
+	w, n, i := s.words[op&opMask], len(data), s.cur&s.mask
 	if uint(n-1) >= uint(s.maxInline) || i > s.lastInline || s.head == s.limit || int(f) >= len(s.flags) ||
 		w&wordNotInline != 0 || s.request.state == requestUnaddressed {
 		q.opInlineRest(op, f, wrID, raddr, rkey, data)
@@ -1433,7 +1433,7 @@ func (q *xrcInitiator) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, radd
 	b[4+1] = uint64(bits.ReverseBytes32(rkey))
 	head := s.head + 1
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head, s.metas[op&15]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 
 	g := (*segment)(unsafe.Pointer(&b[4+2]))
 	if int64(w) < 0 { // wordUncommon is set

@@ -67,7 +67,7 @@ func (q queue) WR(otherwise, rare string, list bool) encoder {
 // Args returns a method whose arguments are the parts of a request. rest is the call for other requests.
 func (q queue) Args(rest string) encoder {
 	return encoder{q, "", rest, "", false,
-		"op&15", "head+1", "uint64(sge.Length)<<32 | uint64(sge.LKey)", "ah",
+		"op&opMask", "head+1", "uint64(sge.Length)<<32 | uint64(sge.LKey)", "ah",
 		"wrID", "raddr", "rkey", "data", "qpn", "qkey", "key", "srqn"}
 }
 
