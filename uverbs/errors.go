@@ -138,6 +138,11 @@ var (
 	// whole packet, as SendWR.Inline or with SendBatch.Inline before the SGEs.
 	ErrFrameHeader = newSentinel("uverbs: this device needs the first 18 bytes of a raw packet as inline data",
 		unix.EINVAL)
+	// ErrTSO: a TSO has no MSS, fewer than 14 bytes of headers, more of them than
+	// QPConfig.MaxTSOHeader, or more data than the device can send in one request. The headers are
+	// SendWR.Inline, or the argument of SendBatch.TSO.
+	ErrTSO = newSentinel("uverbs: a TSO needs an MSS, headers of 14 to MaxTSOHeader bytes, and at most TSO.MaxSize "+
+		"of data", unix.EINVAL)
 	// ErrState: the QP's state does not allow the operation: sends need RTS, receives need
 	// INIT. Connect, Ready and Modify move the QP there, and in package cm Dial and Accept:
 	// receives can be posted before they return, in Options.Setup, and sends cannot.

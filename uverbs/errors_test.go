@@ -346,6 +346,7 @@ func sentinels() []errorCase {
 		{"closed MW", errClosedMW, []error{ErrClosed, os.ErrClosed, unix.EBADF}},
 		{"ErrNoQueue", ErrNoQueue, []error{unix.EINVAL}},
 		{"ErrFrameHeader", ErrFrameHeader, []error{unix.EINVAL}},
+		{"ErrTSO", ErrTSO, []error{unix.EINVAL}},
 		{"ErrNoSRQN", ErrNoSRQN, []error{unix.EINVAL}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
 		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},

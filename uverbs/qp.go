@@ -87,8 +87,8 @@ func (q *QP) RecvCQ() *CQ { return q.cfg.RecvCQ }
 // [ErrAtomicSize] and [ErrRdAtomic]; [ErrOpcode], [ErrQPType], [ErrOpNotSupported]
 // and [ErrMalformed], which all match ErrOpcode; for memory windows [ErrNoMW] and
 // [ErrForeignMW]; on UD QPs and DCIs [ErrNoAH] and [ErrForeignAH]; on UD QPs
-// [ErrTooLong]; on DCIs [ErrNoStreams]; on raw packet QPs [ErrFrameHeader]; [ErrState], [ErrNoQueue], [ErrClosed] and
-// [ErrDeviceGone]; [ErrBusy] on a single-goroutine QP with an open batch; and the
+// [ErrTooLong]; on DCIs [ErrNoStreams]; on raw packet QPs [ErrFrameHeader] and [ErrTSO]; [ErrState],
+// [ErrNoQueue], [ErrClosed] and [ErrDeviceGone]; [ErrBusy] on a single-goroutine QP with an open batch; and the
 // kernel's error for the doorbell.
 func (q *QP) PostSend(wrs ...SendWR) (n int, err error) {
 	if race.Enabled {

@@ -134,6 +134,13 @@ func (b *SendBatch) AtomicWrite(wrID uint64, f SendFlags, raddr uint64, rkey uin
 	b.impl.Atomic(0, value)
 }
 
+// TSO adds a TSO with the headers of one frame, which are copied, and mss bytes of data in each
+// frame. SGEs with the data follow.
+func (b *SendBatch) TSO(wrID uint64, f SendFlags, headers []byte, mss uint16) {
+	b.impl.Op(OpTSO, f, wrID, 0, 0, uint32(mss))
+	b.impl.Inline(noescape.Bytes(headers))
+}
+
 // RawWQE adds a work queue element that the program has built in the device's own format, for
 // what the other methods do not offer: mlx5dv_wr_raw_wqe(3). wqe is copied. Its completion, if
 // it requests one, has the opcode [WCRawWQE].

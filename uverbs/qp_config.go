@@ -23,6 +23,8 @@ type QPConfig struct {
 	MaxSendSGE int // 0: 1
 	MaxRecvSGE int // 0: 1
 	MaxInline  int // bytes
+	// MaxTSOHeader is the maximum length of the headers of a TSO, in bytes. RawPacket only.
+	MaxTSOHeader int
 
 	// SignalAll makes every send request have a completion, as if it were Signaled.
 	SignalAll bool
@@ -114,7 +116,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		name  string
 		value int
 	}{{"MaxSendWR", cfg.MaxSendWR}, {"MaxRecvWR", cfg.MaxRecvWR}, {"MaxSendSGE", cfg.MaxSendSGE},
-		{"MaxRecvSGE", cfg.MaxRecvSGE}, {"MaxInline", cfg.MaxInline}} {
+		{"MaxRecvSGE", cfg.MaxRecvSGE}, {"MaxInline", cfg.MaxInline}, {"MaxTSOHeader", cfg.MaxTSOHeader}} {
 		if n.value < 0 || n.value > math.MaxInt32 {
 			return invalid(op, p.String(), n.name+" must be 0 to 2^31-1: "+sitoa(n.value))
 		}
@@ -125,6 +127,9 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 // checkQPType checks the fields of cfg against its type.
 func (p *PD) checkQPType(cfg *QPConfig) error {
 	const op = "create QP"
+	if cfg.MaxTSOHeader != 0 && cfg.Type != RawPacket {
+		return invalid(op, p.String(), "MaxTSOHeader is for QPs of type RawPacket")
+	}
 	switch cfg.Type {
 	case RC, UC, UD, RawPacket:
 	case XRCSend:

@@ -34,6 +34,7 @@ func TestKernelValues(t *testing.T) {
 		{"WCFetchAdd", uint64(WCFetchAdd), uapi.IB_UVERBS_WC_FETCH_ADD},
 		{"WCBindMW", uint64(WCBindMW), uapi.IB_UVERBS_WC_BIND_MW},
 		{"WCLocalInv", uint64(WCLocalInv), uapi.IB_UVERBS_WC_LOCAL_INV},
+		{"WCTSO", uint64(WCTSO), uapi.IB_UVERBS_WC_TSO},
 		{"WCFlush", uint64(WCFlush), uapi.IB_UVERBS_WC_FLUSH},
 		{"WCAtomicWrite", uint64(WCAtomicWrite), uapi.IB_UVERBS_WC_ATOMIC_WRITE},
 		{"RC", uint64(RC), uapi.IB_UVERBS_QPT_RC},
@@ -74,7 +75,7 @@ func TestOperations(t *testing.T) {
 	constants := map[string]uint8{"WRITE": uint8(OpWrite), "WRITE_IMM": uint8(OpWriteImm), "SEND": uint8(OpSend),
 		"SEND_IMM": uint8(OpSendImm), "READ": uint8(OpRead), "COMPARE_SWAP": uint8(OpCompareSwap),
 		"FETCH_ADD": uint8(OpFetchAdd), "LOCAL_INV": uint8(OpLocalInv), "BIND_MW": uint8(OpBindMW),
-		"SEND_INV": uint8(OpSendInv), "FLUSH": uint8(OpFlush), "ATOMIC_WRITE": uint8(OpAtomicWrite)}
+		"SEND_INV": uint8(OpSendInv), "TSO": uint8(OpTSO), "FLUSH": uint8(OpFlush), "ATOMIC_WRITE": uint8(OpAtomicWrite)}
 	table := map[string]uint8{}
 	for i, o := range driver.Operations {
 		if o.Name != "" {

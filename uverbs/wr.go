@@ -33,6 +33,13 @@ const (
 	// the peer. The peer's completion contains the key.
 	OpSendInv Opcode = 9
 
+	// OpTSO, on raw packet QPs, sends a part of a TCP stream as several frames. Inline has the
+	// headers of one frame, from Ethernet to TCP, and SGL the data. The device sends MSS bytes of
+	// data in each frame, the last one has the rest. It sets the lengths, the IPv4 identifications,
+	// the sequence numbers and the flags, and with the flag ether.IPCsum the checksums.
+	// QPConfig.MaxTSOHeader limits the headers, and TSO.MaxSize of ether.QueryDevice the data.
+	OpTSO Opcode = 10
+
 	// OpFlush, on RC, completes when earlier writes to FlushLength bytes at
 	// RemoteAddr have reached the point that Placement specifies. Writes to other
 	// memory do not delay it. The peer's QP and MR need FlushGlobal or
@@ -114,7 +121,7 @@ type SendWR struct {
 	SGL []SGE
 	// Inline is data of a SEND or WRITE that the post copies into the queue. It needs
 	// no registration and may be reused at once. QPConfig.MaxInline limits its
-	// length.
+	// length. For a TSO, it has the headers.
 	Inline []byte
 
 	RemoteAddr uint64 // WRITE, READ, atomics, FLUSH
@@ -137,6 +144,7 @@ type SendWR struct {
 	// DCStream is the stream of the request, on DCIs that have streams: see [DCIStreams]. It may
 	// be any number.
 	DCStream uint16
+	MSS      uint16 // TSO: bytes of data in each frame
 
 	CompareAdd uint64 // COMPARE_SWAP: the expected value; FETCH_ADD: the value to add
 	Swap       uint64 // COMPARE_SWAP: the new value; ATOMIC_WRITE: the value to write; in host order

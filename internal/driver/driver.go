@@ -77,7 +77,7 @@ type QP[SendWR, RecvWR, SGE, Opcode, SendFlags any] interface {
 	// nothing of the batch. Abort drops the batch.
 	Begin()
 	// Op adds an operation. op is one of the constants. imm is the immediate data, or
-	// the key to invalidate. BIND_MW must be followed by Bind, FLUSH by Flush, and the
+	// the key to invalidate, or the MSS. BIND_MW must be followed by Bind, FLUSH by Flush, and the
 	// atomics and ATOMIC_WRITE by Atomic.
 	Op(op Opcode, f SendFlags, wrID, raddr uint64, rkey, imm uint32)
 	Atomic(compareAdd, swap uint64)

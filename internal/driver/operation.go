@@ -55,8 +55,10 @@ var Operations = [Opcodes]Operation{
 	uapi.IB_UVERBS_WR_LOCAL_INV:     {"LOCAL_INV", OnRC | OnUC, OpBare | OpKey, uapi.IB_UVERBS_WC_LOCAL_INV},
 	uapi.IB_UVERBS_WR_BIND_MW:       {"BIND_MW", OnRC | OnUC, OpBare, uapi.IB_UVERBS_WC_BIND_MW},
 	uapi.IB_UVERBS_WR_SEND_WITH_INV: {"SEND_INV", OnRC, OpKey, uapi.IB_UVERBS_WC_SEND},
-	uapi.IB_UVERBS_WR_FLUSH:         {"FLUSH", OnRC, OpRemote | OpBare, uapi.IB_UVERBS_WC_FLUSH},
-	uapi.IB_UVERBS_WR_ATOMIC_WRITE:  {"ATOMIC_WRITE", OnRC, OpRemote | OpBare, uapi.IB_UVERBS_WC_ATOMIC_WRITE},
+	// On UD, it is for the queues of IPoIB only, which no program creates.
+	uapi.IB_UVERBS_WR_TSO:          {"TSO", OnRaw, 0, uapi.IB_UVERBS_WC_TSO},
+	uapi.IB_UVERBS_WR_FLUSH:        {"FLUSH", OnRC, OpRemote | OpBare, uapi.IB_UVERBS_WC_FLUSH},
+	uapi.IB_UVERBS_WR_ATOMIC_WRITE: {"ATOMIC_WRITE", OnRC, OpRemote | OpBare, uapi.IB_UVERBS_WC_ATOMIC_WRITE},
 }
 
 // OperationOf returns the operation of a uverbs.Opcode, or nil if there is none.

@@ -18,7 +18,7 @@ func TestRefusal(t *testing.T) {
 		f    uverbs.SendFlags
 		want error
 	}{
-		{uverbs.RC, 10, 0, uverbs.ErrOpcode},
+		{uverbs.RC, driver.Opcodes, 0, uverbs.ErrOpcode},
 		{uverbs.RC, 77, 0, uverbs.ErrOpcode},
 		{uverbs.UD, uverbs.OpSend, 1 << 7, uverbs.ErrOpcode},
 		{uverbs.RC, uverbs.OpSend, ether.IPCsum, uverbs.ErrQPType},
@@ -43,7 +43,7 @@ func TestRefusal(t *testing.T) {
 }
 
 // manPage has the types of QP on which ibv_post_send(3) allows each operation. RC stands for the
-// types that allow the same: XRC and DC.
+// types that allow the same: XRC and DC. The man page also has TSO on UD, for IPoIB.
 const manPage = `
 WRITE        RC UC
 WRITE_IMM    RC UC
@@ -55,6 +55,7 @@ FETCH_ADD    RC
 LOCAL_INV    RC UC
 BIND_MW      RC UC
 SEND_INV     RC
+TSO          RawPacket
 FLUSH        RC
 ATOMIC_WRITE RC
 `

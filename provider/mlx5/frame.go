@@ -20,6 +20,9 @@ type frameQueue struct {
 	sums      func() bool
 	canSum    bool // the result of sums, if sumsKnown is set
 	sumsKnown bool
+
+	maxTSOHeader int    // QPConfig.MaxTSOHeader
+	maxTSO       uint64 // bytes of data that a TSO may have
 }
 
 // Fields of the Ethernet segment: the checksums that the device computes, how much of the frame
@@ -31,6 +34,7 @@ const (
 	headerShift  = 16 // of the header's length, in the second word
 	headerStart  = 14 // offset of the header, in bytes
 	ethSegments  = 2  // with a header
+	minTSOHeader = 14
 	overheadRaw  = segmentSize * (ctrlSegments + ethSegments)
 	inlineAsNone = 1 // MLX5_USER_INLINE_MODE_NONE
 )
@@ -61,13 +65,35 @@ func (q *frameQueue) takes(f uverbs.SendFlags) bool {
 	return q.canSum
 }
 
+// tsoLimit returns how many bytes of data a TSO of the QP may have.
+func (c *deviceContext) tsoLimit(cfg *uverbs.QPConfig) (uint64, error) {
+	if cfg.MaxTSOHeader == 0 {
+		return 0, nil
+	}
+	r, err := c.queryDriver()
+	if err == nil && r.TsoCaps.SupportedQpts>>cfg.Type&1 == 0 {
+		err = notSupported("create QP", "the device does not divide TCP streams into frames: see TSO of ether.QueryDevice")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return uint64(r.TsoCaps.MaxTso), nil
+}
+
 // setEthSeg writes the Ethernet segment: set_eth_seg. If the device requires the beginning of the
-// frame there, it is copied later.
-func (s *sendQueue) setEthSeg(f uverbs.SendFlags) {
+// frame there, or the request is a TSO, this is copied later.
+func (s *sendQueue) setEthSeg(f uverbs.SendFlags, mss uint32) {
 	r := &s.request
 	sums := uint64(0)
 	if f&driver.SendIPCsum != 0 {
 		sums = allSums << sumsShift
+	}
+	if r.op.hw() == hwTSO {
+		*s.segment(s.cur, r.size) = segment{be(sums | uint64(mss&0xffff)), 0}
+		if r.wants = uverbs.ErrTSO; mss == 0 {
+			s.fail(r.wants)
+		}
+		return
 	}
 	*s.segment(s.cur, r.size) = segment{be(sums), be(uint64(s.frames.header) << headerShift)}
 	if s.frames.header > 0 {
@@ -76,6 +102,26 @@ func (s *sendQueue) setEthSeg(f uverbs.SendFlags) {
 	}
 	s.frames.headed = 0
 	r.size += s.frames.segments
+}
+
+// setTSOHeader copies the headers of a TSO into the Ethernet segment: set_tso_eth_seg. They may wrap around the end of
+// the ring.
+func (s *sendQueue) setTSOHeader(headers []byte) {
+	r, n := &s.request, len(headers)
+	switch {
+	case r.inlined || r.sges > 0:
+		s.fail(uverbs.ErrMalformed)
+		return
+	case n < minTSOHeader || n > s.frames.maxTSOHeader:
+		s.fail(uverbs.ErrTSO)
+		return
+	}
+	size := uint32(headerStart+n+segmentSize-1) / segmentSize
+	*s.segment(s.cur, r.size+size-1) = segment{}
+	s.segment(s.cur, r.size)[1] = be(uint64(n) << headerShift)
+	s.copyIn(s.cur*blockSize+r.size*segmentSize+headerStart, headers)
+	r.size += size
+	r.inlined, r.wants = true, nil
 }
 
 // headerBytes returns where the frame's header is in the request. The header does not extend
@@ -111,6 +157,10 @@ func (s *sendQueue) headerFrom(g uverbs.SGE) uverbs.SGE {
 // segment.
 func (s *sendQueue) inlineFrame(data []byte) {
 	r := &s.request
+	if r.op.hw() == hwTSO {
+		s.setTSOHeader(data)
+		return
+	}
 	n, header := len(data), s.frames.header
 	switch {
 	case r.inlined || r.sges > 0:

@@ -20,7 +20,7 @@ type oracle struct {
 
 var oracleOpcodes = map[uverbs.Opcode]uint32{uverbs.OpWrite: 8, uverbs.OpWriteImm: 9, uverbs.OpSend: 0xa,
 	uverbs.OpSendImm: 0xb, uverbs.OpRead: 0x10, uverbs.OpCompareSwap: 0x11, uverbs.OpFetchAdd: 0x12,
-	uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1}
+	uverbs.OpLocalInv: 0x25, uverbs.OpBindMW: 0x25, uverbs.OpSendInv: 1, uverbs.OpTSO: 0xe}
 
 // TestEveryOperation checks that the oracle and batches know every operation that the provider has, and that it has
 // all but those that no adapter has.
@@ -63,6 +63,10 @@ func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *driver.Bi
 		body = be.AppendUint64(be.AppendUint64(body, wr.Swap), wr.CompareAdd)
 	case uverbs.OpFetchAdd:
 		body = be.AppendUint64(be.AppendUint64(body, wr.CompareAdd), 0)
+	case uverbs.OpTSO:
+		body = append(body, 0, 0, 0, 0, byte(wr.Flags&driver.SendIPCsum>>4*0xc0), 0)
+		body = append(be.AppendUint16(body, wr.MSS), 0, 0, 0, 0)
+		body = append(be.AppendUint16(body, uint16(len(wr.Inline))), wr.Inline...)
 	case uverbs.OpLocalInv:
 		tail, next = wr.InvalidateRKey, 0x20
 		body = append(body, o.umr(&driver.Bind{Type2: true})...)
@@ -70,8 +74,11 @@ func (o *oracle) wqe(index uint32, wr *uverbs.SendWR, av []byte, bind *driver.Bi
 		tail, next = bind.MWRKey, 0x20
 		body = append(body, o.umr(bind)...)
 	}
-	if n := len(wr.Inline); n > 0 {
+	if n := len(wr.Inline); n > 0 && wr.Opcode != uverbs.OpTSO {
 		body = append(be.AppendUint32(body, 1<<31|uint32(n)), wr.Inline...)
+	}
+	for len(wr.SGL) > 0 && len(body)%16 != 0 {
+		body = append(body, 0)
 	}
 	for _, s := range wr.SGL {
 		if s.Length > 0 {

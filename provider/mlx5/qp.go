@@ -84,6 +84,10 @@ func (c *deviceContext) CreateQP(
 	if err != nil {
 		return nil, reply, err
 	}
+	maxTSO, err := c.tsoLimit(cfg)
+	if err != nil {
+		return nil, reply, err
+	}
 	if cfg.Type == uverbs.RawPacket && !c.indexed {
 		return nil, reply, errUnindexed
 	}
@@ -103,7 +107,7 @@ func (c *deviceContext) CreateQP(
 		q.target.frames.number = reply.Number
 	}
 	q.sq.qpn = uint64(reply.Number) << 8
-	q.sq.configure(cfg, env, &s, c.memory)
+	q.sq.configure(cfg, env, &s, c.memory, maxTSO)
 	reply.Cap = driver.Cap{MaxSendWR: s.maxSend, MaxSendSGE: cfg.MaxSendSGE, MaxInline: s.maxInline}
 	if s.rqCount > 0 {
 		reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqRoom, q.rq.maxSGE

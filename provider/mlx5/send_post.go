@@ -31,8 +31,11 @@ func (s *sendQueue) encodeAny(wr *uverbs.SendWR) error {
 // addAny begins a request of any kind and adds all that wr names.
 func (s *sendQueue) addAny(wr *uverbs.SendWR) {
 	imm := wr.Imm
-	if wr.Opcode == uverbs.OpSendInv || wr.Opcode == uverbs.OpLocalInv {
+	switch wr.Opcode {
+	case uverbs.OpSendInv, uverbs.OpLocalInv:
 		imm = wr.InvalidateRKey
+	case uverbs.OpTSO:
+		imm = uint32(wr.MSS)
 	}
 	s.start(wr.Opcode, wr.Flags, wr.WRID, wr.RemoteAddr, wr.RKey, imm)
 	r := &s.request

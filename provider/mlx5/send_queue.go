@@ -77,7 +77,7 @@ func (s *sendQueue) use(ring []byte, notes []sendNote, tail *uint32) {
 }
 
 // configure sets what depends on the QP's type and configuration.
-func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes, mrs *driver.MRs) {
+func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes, mrs *driver.MRs, maxTSO uint64) {
 	s.ops, s.typ = &opsRC, cfg.Type
 	s.ce = newCETable(cfg.SignalAll)
 	s.maxPost, s.maxSGE, s.maxInline, s.maxMessage = uint32(z.maxSend), cfg.MaxSendSGE, z.maxInline, uverbs.MaxMessage
@@ -93,6 +93,7 @@ func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes
 		s.streams = cfg.DCIStreams.Concurrent > 0
 	case uverbs.RawPacket:
 		s.ops, s.frames = &opsRaw, newFrameQueue(env.Owner.Checksums, z.header, mrs)
+		s.frames.maxTSOHeader, s.frames.maxTSO = cfg.MaxTSOHeader, maxTSO
 	case uverbs.UD:
 		s.ops, s.destSegments, s.pd = &opsUD, datagramSegments, env.PD
 		s.mtu, s.maxMessage = env.Owner.MTU, 0

@@ -83,11 +83,12 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 	if f&uverbs.Fence == 0 {
 		ce |= s.fence
 	}
+	last := imm
 	if o&(imm32|key) == 0 {
-		imm = 0
+		last = 0
 	}
 	s.setLimit()
-	s.setCtrlFlags(s.cur, ce, imm)
+	s.setCtrlFlags(s.cur, ce, last)
 	if s.destSegments != 0 && o&bare == 0 {
 		r.size += s.destSegments
 		r.wantsDest = true
@@ -101,7 +102,7 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 			r.wants = uverbs.ErrAtomicSize
 		}
 	case s.frames != nil:
-		s.setEthSeg(f)
+		s.setEthSeg(f, imm)
 	case o.completes() == uverbs.WCBindMW:
 		r.wants = uverbs.ErrNoMW
 	case o.completes() == uverbs.WCLocalInv:
@@ -214,6 +215,9 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 		return
 	case r.sges >= s.maxSGE:
 		s.fail(uverbs.ErrTooManySGEs)
+		return
+	case r.op.hw() == hwTSO && total > s.frames.maxTSO:
+		s.fail(uverbs.ErrTSO)
 		return
 	case total > s.maxMessage:
 		if err := s.tooLong(total); err != nil {

@@ -80,9 +80,13 @@ func (s *sendQueue) setDataInlSeg(at, k uint32, data []byte) uint32 {
 	size := (inlineHeader + n + segmentSize - 1) / segmentSize
 	*s.segment(at, k+size-1) = segment{}
 	s.segment(at, k)[0] = be2(inlineMark|n, 0)
-	off := int((at*blockSize+k*segmentSize)&(uint32(len(s.bytes))-1)) + inlineHeader
-	if done := copy(s.bytes[off:], data); done < len(data) {
+	s.copyIn(at*blockSize+k*segmentSize+inlineHeader, data)
+	return size
+}
+
+// copyIn copies data to byte at of the queue, as the queue counts them. It may wrap around the end of the ring.
+func (s *sendQueue) copyIn(at uint32, data []byte) {
+	if done := copy(s.bytes[at&(uint32(len(s.bytes))-1):], data); done < len(data) {
 		copy(s.bytes, data[done:])
 	}
-	return size
 }

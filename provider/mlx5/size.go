@@ -100,6 +100,10 @@ func (l *limits) sendSizes(cfg *uverbs.QPConfig, s *sizes) error {
 	if cfg.MaxInline > s.header {
 		size = max(size, head+align(inlineHeader+cfg.MaxInline-s.header, segmentSize))
 	}
+	if limit := most - head; cfg.MaxTSOHeader > limit {
+		return tooLarge(op, "MaxTSOHeader", cfg.MaxTSOHeader, max(limit, 0))
+	}
+	size = max(size, head+align(cfg.MaxTSOHeader, segmentSize))
 	size = align(size, blockSize)
 	limit := l.sqBlocks * blockSize / size
 	if cfg.MaxSendWR > limit {

@@ -22,6 +22,7 @@ const (
 	hwWriteImm = 0x09
 	hwSend     = 0x0a
 	hwSendImm  = 0x0b
+	hwTSO      = 0x0e
 	hwRead     = 0x10
 	hwCAS      = 0x11
 	hwFetchAdd = 0x12
@@ -74,6 +75,7 @@ var hwOpcodes = [driver.Opcodes]uint8{
 	uverbs.OpLocalInv:    hwUMR,
 	uverbs.OpBindMW:      hwUMR,
 	uverbs.OpSendInv:     hwSendInv,
+	uverbs.OpTSO:         hwTSO,
 }
 
 // operations are the operations of one type of QP, by uverbs.Opcode.

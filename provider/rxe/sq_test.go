@@ -257,7 +257,7 @@ func TestBadRequests(t *testing.T) {
 		wr   uverbs.SendWR
 		want error
 	}{
-		"opcode without meaning": {uverbs.SendWR{Opcode: 10}, uverbs.ErrOpcode},
+		"opcode without meaning": {uverbs.SendWR{Opcode: driver.Opcodes}, uverbs.ErrOpcode},
 		"opcode out of range":    {uverbs.SendWR{Opcode: 16 + uverbs.OpSend}, uverbs.ErrOpcode},
 		"unknown flag":           {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: inlineFlag}, uverbs.ErrOpcode},
 		"inline READ":            {uverbs.SendWR{Opcode: uverbs.OpRead, Inline: []byte{1}}, uverbs.ErrMalformed},
@@ -339,7 +339,7 @@ func TestNoReads(t *testing.T) {
 		}
 	}
 	q.SetRdAtomic(0)
-	if _, err := q.PostSend([]uverbs.SendWR{{Opcode: 10}}); err != uverbs.ErrOpcode {
+	if _, err := q.PostSend([]uverbs.SendWR{{Opcode: driver.Opcodes}}); err != uverbs.ErrOpcode {
 		t.Errorf("an unknown opcode: %v", err)
 	}
 	if _, err := q.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); err != nil {

@@ -14,6 +14,8 @@
 //		Val:  ether.EthFilter{DstMAC: mac},
 //		Mask: ether.EthFilter{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}}})
 //
+// A device may also divide the data of a TCP stream into frames: uverbs.OpTSO.
+//
 // To distribute received frames over several goroutines, create WQs, a table of them
 // ([CreateRWQIndTable]) and a QP that selects one by a hash ([CreateRSSQP]).
 package ether

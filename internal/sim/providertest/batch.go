@@ -82,6 +82,9 @@ func addOperation(b *uverbs.SendBatch, wr *uverbs.SendWR) error {
 		b.AtomicWrite(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.Swap)
 	case uverbs.OpFlush:
 		b.Flush(wr.WRID, wr.Flags, wr.RemoteAddr, wr.RKey, wr.FlushLength, wr.Placement, wr.Selectivity)
+	case uverbs.OpTSO:
+		b.TSO(wr.WRID, wr.Flags, wr.Inline, wr.MSS)
+		wr.Inline = nil
 	case uverbs.OpLocalInv:
 		b.LocalInv(wr.WRID, wr.Flags, wr.InvalidateRKey)
 	case uverbs.OpBindMW:
