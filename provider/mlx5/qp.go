@@ -119,10 +119,18 @@ func (c *deviceContext) CreateQP(
 // zencode_unsafe.go. OpSGE and OpInline write a request except its destination and leave it at sendQueue.cur, in the
 // state requestUnaddressed. DCAddr, UDAddr or RemoteSRQ writes the destination and completes the request.
 type (
-	dci          struct{ qp }
-	ud           struct{ qp }
-	xrcInitiator struct{ qp }
+	dci          struct{ addressed }
+	ud           struct{ addressed }
+	xrcInitiator struct{ addressed }
 )
+
+// addressed is what they have in common.
+type addressed struct{ qp }
+
+// Op implements driver.QP.
+func (q *addressed) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	q.opRest(op, f, wrID, raddr, rkey, imm)
+}
 
 // newQP returns an empty QP of a type, and what QPs of all types have in common.
 func newQP(t uverbs.QPType) (provider.QP, *qp) {

@@ -1,20 +1,54 @@
 package mlx5
 
 import (
+	"runtime"
+
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// ring rings the doorbell for the n requests of a list that begin at block first, if there are any.
-func (s *sendQueue) ring(n int, first uint32) {
-	if s.cur == first {
-		return
+// An encoder encodes the requests of the fast path: see send_fast_unsafe.go.
+type encoder interface {
+	encodeSGEs(wrs []uverbs.SendWR) int
+	encodeInlines(wrs []uverbs.SendWR) int
+}
+
+// encoded ends a loop of the fast path that has encoded n requests, each in the same number of blocks.
+func (s *sendQueue) encoded(n int, cur, head, blocks uint32) int {
+	if n > 0 {
+		s.cur, s.head, s.last = cur, head, cur-blocks
 	}
-	burst := uint64(0)
-	if n == 1 {
-		burst = s.burstOf(s.cur-first, s.request.state == requestInlined)
+	return n
+}
+
+// postList posts a list of any requests.
+//
+//go:noinline
+func (s *sendQueue) postList(q encoder, wrs []uverbs.SendWR) (int, error) {
+	var err error
+	n, first := 0, s.cur
+	s.request.state = requestClosed
+	s.setLimit()
+	for n < len(wrs) && err == nil {
+		if more := q.encodeSGEs(wrs[n:]); more > 0 {
+			n += more
+			s.request.state = requestClosed
+		} else if more := q.encodeInlines(wrs[n:]); more > 0 {
+			n += more
+			s.request.state = requestInlined
+		} else if err = s.encodeAny(&wrs[n]); err == nil {
+			n++
+		}
 	}
-	s.postSendDB(burst)
+	if s.cur != first {
+		burst := uint64(0)
+		if n == 1 {
+			burst = s.burstOf(s.cur-first, s.request.state == requestInlined)
+		}
+		s.postSendDB(burst)
+	}
+	runtime.KeepAlive(q)
+	return n, err
 }
 
 // encodeAny encodes a request of any kind.

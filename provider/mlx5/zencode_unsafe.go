@@ -5,7 +5,6 @@ package mlx5
 import (
 	"math/bits"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/driver"
@@ -14,78 +13,30 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// PostSend implements driver.QP. Its loop encodes requests with one SGE without a call, so that all values stay in
-// registers. postInline and postRest encode the others.
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register.
 //
 //go:nosplit
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
+	if len(wrs) != 1 || q.sq.shared != nil {
+		return q.sq.postList(q, wrs)
+	}
 	s := &q.sq
-	if len(wrs) > 0 && len(wrs[0].Inline) > 0 {
-		return q.postInline(wrs)
-	}
-	cur, head := s.cur, s.head
-	if s.limit-head < uint32(len(wrs)) && s.fence == 0 {
-		s.limit = atomic.LoadUint32(s.tail) + s.maxPost
-	}
-	n := 0
-	for ; n < len(wrs); n++ {
-		wr := &wrs[n]
-		op, f := uint32(wr.Opcode), uint32(wr.Flags)
-
-		i := cur & s.mask
-		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
-			return q.postRest(wrs, n, cur, head)
-		}
-		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
-		// largest number, so one comparison finds lengths that are 0 or too large.
-		sge := unsafe.SliceData(wr.SGL)
-		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
-		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
-			return q.postRest(wrs, n, cur, head)
-		}
-		w, ctrl := s.words[op], s.flags[f]
-
-		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-		g := (*segment)(unsafe.Pointer(&b[2+2]))
-		if int64(w) < 0 { // wordUncommon is set
-			if w&wordRare != 0 {
-				return q.postRest(wrs, n, cur, head)
+	wrs = wrs[:1:1] // its length needs no register
+	if len(wrs[0].Inline) > 0 {
+		if burst := q.encodeInline(&wrs[0]); burst > 0 {
+			if burst > s.burst {
+				burst = 0
 			}
-			if w&wordImm != 0 {
-				imm := wr.Imm
-				if w&wordKey != 0 {
-					imm = wr.InvalidateRKey
-				}
-				ctrl |= bits.ReverseBytes64(uint64(imm))
-			}
-			if w&wordLocal != 0 {
-				g = (*segment)(unsafe.Pointer(&b[2]))
-			}
-			w &= wordPlain
+			mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(s.last&s.mask)), burst)
+			runtime.KeepAlive(q)
+			return 1, nil
 		}
-		b[1] = ctrl
-		b[2] = bits.ReverseBytes64(wr.RemoteAddr)
-		b[2+1] = uint64(bits.ReverseBytes32(wr.RKey))
-		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
-		g[1] = bits.ReverseBytes64(sge.Addr)
-		b[0] = bits.ReverseBytes64(w + 1 | uint64(cur&0xffff)<<wordIndex)
-		head++
-		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-
-		cur++
+	} else if b := q.encodeSGE(&wrs[0]); b != nil {
+		mmio.Ring(&s.db, s.cur&0xffff, (*[blockSize]byte)(unsafe.Pointer(b)), s.single)
+		runtime.KeepAlive(q)
+		return 1, nil
 	}
-	if n == 0 || s.shared != nil {
-		return q.postRest(wrs, n, cur, head)
-	}
-	burst := s.single
-	if n > 1 {
-		burst = 0
-	}
-	s.cur, s.head, s.last = cur, head, cur-1
-	mmio.Ring(&s.db, cur&0xffff, bytesOf(s.blockIn((cur-1)&s.mask)), burst)
-	runtime.KeepAlive(q)
-	return n, nil
+	return q.sq.postList(q, wrs)
 }
 
 // encodeSGE encodes a request with one SGE. It returns nil if it did not encode the request.
@@ -94,8 +45,8 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 //go:nosplit
 func (q *qp) encodeSGE(wr *uverbs.SendWR) *wqe {
 	s := &q.sq
-	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	cur, head := s.cur, s.head
+	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	i := cur & s.mask
 	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit {
 		return nil
@@ -133,12 +84,70 @@ func (q *qp) encodeSGE(wr *uverbs.SendWR) *wqe {
 	g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
 	g[1] = bits.ReverseBytes64(sge.Addr)
 	b[0] = bits.ReverseBytes64(w + 1 | uint64(cur&0xffff)<<wordIndex)
+
 	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
 	s.cur, s.head, s.last = cur+1, head, cur
-
 	return b
+}
+
+// encodeSGEs encodes requests with one SGE, until one needs another path. It returns how many it encoded.
+//
+//go:noinline
+//go:nosplit
+func (q *qp) encodeSGEs(wrs []uverbs.SendWR) int {
+	s := &q.sq
+	cur, head, n, wr := s.cur, s.head, 0, unsafe.SliceData(wrs)
+	for {
+		op, f := uint32(wr.Opcode), uint32(wr.Flags)
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
+			return s.encoded(n, cur, head, 1)
+		}
+		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
+		// largest number, so one comparison finds lengths that are 0 or too large.
+		sge := unsafe.SliceData(wr.SGL)
+		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
+		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
+			return s.encoded(n, cur, head, 1)
+		}
+		w, ctrl := s.words[op], s.flags[f]
+
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[2+2]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordRare != 0 {
+				return s.encoded(n, cur, head, 1)
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+			if w&wordLocal != 0 {
+				g = (*segment)(unsafe.Pointer(&b[2]))
+			}
+			w &= wordPlain
+		}
+		b[1] = ctrl
+		b[2] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[2+1] = uint64(bits.ReverseBytes32(wr.RKey))
+		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
+		g[1] = bits.ReverseBytes64(sge.Addr)
+		b[0] = bits.ReverseBytes64(w + 1 | uint64(cur&0xffff)<<wordIndex)
+
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		cur += 1
+		if n++; n == len(wrs) {
+			return s.encoded(n, cur, head, 1)
+		}
+		wr = (*uverbs.SendWR)(unsafe.Add(unsafe.Pointer(wr), unsafe.Sizeof(*wr)))
+	}
 }
 
 // encodeInline encodes a request with inline data. It returns the number of blocks, or 0 if it did not encode the
@@ -149,6 +158,7 @@ func (q *qp) encodeSGE(wr *uverbs.SendWR) *wqe {
 func (q *qp) encodeInline(wr *uverbs.SendWR) uint64 {
 	s := &q.sq
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
+
 	i := cur & s.mask
 	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
 		return 0
@@ -196,111 +206,62 @@ func (q *qp) encodeInline(wr *uverbs.SendWR) uint64 {
 	return blocks
 }
 
-// postRest continues a PostSend that has encoded n requests, up to cur and head, and rings the doorbell for all.
-//
-//go:noinline
-func (q *qp) postRest(wrs []uverbs.SendWR, n int, cur, head uint32) (int, error) {
-	s := &q.sq
-	first := s.cur
-	if n > 0 {
-		s.cur, s.head, s.last = cur, head, cur-1
-	}
-	s.request.state = requestClosed
-	return q.postEach(wrs, n, first)
-}
-
-// postInline is PostSend for a list that begins with inline data.
-//
-//go:noinline
-func (q *qp) postInline(wrs []uverbs.SendWR) (int, error) {
-	s := &q.sq
-	first := s.cur
-	s.request.state = requestInlined
-	if len(wrs) > 1 || s.shared != nil {
-		return q.postEach(wrs, 0, first)
-	}
-	burst := q.encodeInline(&wrs[0])
-	if burst == 0 {
-		return q.postEach(wrs, 0, first)
-	}
-	if burst > s.burst {
-		burst = 0
-	}
-	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(first&s.mask)), burst)
-	runtime.KeepAlive(q)
-	return 1, nil
-}
-
 // encodeInlines is encodeInline for a list. It returns how many requests it encoded.
 //
 //go:noinline
+//go:nosplit
 func (q *qp) encodeInlines(wrs []uverbs.SendWR) int {
-	for n := range wrs {
-		if q.encodeInline(&wrs[n]) == 0 {
-			return n
-		}
-	}
-	return len(wrs)
-}
-
-// postEach encodes all but the first n requests and rings the doorbell for all from block first on.
-func (q *qp) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
-	var err error
-	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 {
-			if more := q.encodeInlines(wrs[n:]); more > 0 {
-				n += more
-				s.request.state = requestInlined
-				continue
-			}
+	for k := range wrs {
+		wr := &wrs[k]
+		op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
+
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
+			return k
 		}
-		if len(wrs[n].Inline) == 0 && q.encodeSGE(&wrs[n]) != nil {
-			n++
-			s.request.state = requestClosed
+		w, ctrl := s.words[op], s.flags[f]
+
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[2+2]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordNotInline != 0 {
+				return k
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+			if w&wordLocal != 0 {
+				g = (*segment)(unsafe.Pointer(&b[2]))
+			}
+			w &= wordPlain
+		}
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		b[1] = ctrl
+		b[2] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[2+1] = uint64(bits.ReverseBytes32(wr.RKey))
+		w += uint64(inlineHeader+n+segmentSize-1) / segmentSize
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		blocks := (w&wordSize + perBlock - 1) / perBlock
+		s.head, s.last, s.cur = head, cur, cur+uint32(blocks)
+
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
+		*(*uint32)(unsafe.Pointer(g)) = bits.ReverseBytes32(inlineMark | uint32(n))
+		if uint(n-segmentSize) > segmentSize {
+			g.inlineData(wr.Inline)
 			continue
 		}
-		if err = s.encodeAny(&wrs[n]); err != nil {
-			break
-		}
-		n++
+		from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	}
-	s.ring(n, first)
-	runtime.KeepAlive(q)
-	return n, err
-}
-
-// Op implements driver.QP.
-//
-//go:nosplit
-func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	s := &q.sq
-	w, head := s.words[op&opMask], s.head
-	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 {
-		q.opRest(op, f, wrID, raddr, rkey, imm)
-		return
-	}
-	cur := s.cur
-	i := cur & s.mask
-	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
-	s.request.state, s.request.named = requestEmpty, op
-	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-	b[2] = bits.ReverseBytes64(raddr)
-	b[2+1] = uint64(bits.ReverseBytes32(rkey))
-	ctrl, data := s.flags[f], i*blockSize+dataRemote
-	if int64(w) < 0 {
-		if w&wordImm != 0 {
-			ctrl |= bits.ReverseBytes64(uint64(imm))
-		}
-		if w&wordLocal != 0 {
-			data = i*blockSize + dataLocal
-		}
-		w &= wordPlain
-	}
-	b[1] = ctrl
-	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
-	s.head, s.cur, s.request.data = head+1, cur+1, data
+	return len(wrs)
 }
 
 // OpSGE implements driver.QP.
@@ -316,8 +277,9 @@ func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 	s.request.state, s.request.named, s.request.length = requestOneSGE, op, sge.Length
 	cur := s.cur
 	i := cur & s.mask
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[2] = bits.ReverseBytes64(raddr)
 	b[2+1] = uint64(bits.ReverseBytes32(rkey))
@@ -333,7 +295,7 @@ func (q *qp) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 	g[0] = bits.ReverseBytes64(uint64(sge.Length)<<32 | uint64(sge.LKey))
 	g[1] = bits.ReverseBytes64(sge.Addr)
 	b[0] = bits.ReverseBytes64(w + 1 | uint64(cur&0xffff)<<wordIndex)
-	s.head, s.cur = head+1, cur+1
+	s.head, s.cur = head, cur+1
 }
 
 // OpInline implements driver.QP.
@@ -351,7 +313,8 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 	b[1] = s.flags[f]
 	b[2] = bits.ReverseBytes64(raddr)
 	b[2+1] = uint64(bits.ReverseBytes32(rkey))
-	head := s.head + 1
+	head := s.head
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 	s.request.state, s.head = requestInlined, head
@@ -376,16 +339,48 @@ func (q *qp) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 	from := unsafe.Pointer(unsafe.SliceData(data))
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
-
 }
 
-// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postList posts the
-// others.
+// Op implements driver.QP.
+//
+//go:nosplit
+func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	s := &q.sq
+	w, head := s.words[op&opMask], s.head
+	if head == s.limit || int(f) >= len(s.flags) || w&wordRare != 0 {
+		q.opRest(op, f, wrID, raddr, rkey, imm)
+		return
+	}
+	cur := s.cur
+	i := cur & s.mask
+	head++
+	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
+	s.request.state, s.request.named = requestEmpty, op
+	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+	b[2] = bits.ReverseBytes64(raddr)
+	b[2+1] = uint64(bits.ReverseBytes32(rkey))
+	ctrl, data := s.flags[f], i*blockSize+dataRemote
+	if int64(w) < 0 {
+		if w&wordImm != 0 {
+			ctrl |= bits.ReverseBytes64(uint64(imm))
+		}
+		if w&wordLocal != 0 {
+			data = i*blockSize + dataLocal
+		}
+		w &= wordPlain
+	}
+	b[1] = ctrl
+	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+	s.head, s.cur, s.request.data = head, cur+1, data
+}
+
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register.
 //
 //go:nosplit
 func (q *dci) PostSend(wrs []uverbs.SendWR) (int, error) {
 	if len(wrs) != 1 || q.sq.shared != nil {
-		return q.postList(wrs)
+		return q.sq.postList(q, wrs)
 	}
 	s := &q.sq
 	wrs = wrs[:1:1] // its length needs no register
@@ -403,74 +398,7 @@ func (q *dci) PostSend(wrs []uverbs.SendWR) (int, error) {
 		runtime.KeepAlive(q)
 		return 1, nil
 	}
-	return q.postList(wrs)
-}
-
-// encodeSGEs encodes requests with one SGE, until one needs another path. It returns how many it encoded. wrs is not
-// empty.
-//
-//go:noinline
-//go:nosplit
-func (q *dci) encodeSGEs(wrs []uverbs.SendWR) int {
-	s := &q.sq
-	n, wr := 0, unsafe.SliceData(wrs)
-	for {
-		op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
-		cur, head := s.cur, s.head
-		i := cur & s.mask
-		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
-			return n
-		}
-		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
-		// largest number, so one comparison finds lengths that are 0 or too large.
-		sge := unsafe.SliceData(wr.SGL)
-		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
-		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
-			return n
-		}
-		w, ctrl := s.words[op], s.flags[f]
-		if wr.DCStream != 0 {
-			if !s.streams {
-				return n
-			}
-			ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
-		}
-
-		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-		g := (*segment)(unsafe.Pointer(&b[8+2]))
-		if int64(w) < 0 { // wordUncommon is set
-			if w&wordRare != 0 {
-				return n
-			}
-			if w&wordImm != 0 {
-				imm := wr.Imm
-				if w&wordKey != 0 {
-					imm = wr.InvalidateRKey
-				}
-				ctrl |= bits.ReverseBytes64(uint64(imm))
-			}
-			if w&wordLocal != 0 {
-				g = (*segment)(unsafe.Pointer(&b[8]))
-			}
-			w &= wordPlain
-		}
-		b[1] = ctrl
-		b[8] = bits.ReverseBytes64(wr.RemoteAddr)
-		b[8+1] = uint64(bits.ReverseBytes32(wr.RKey))
-		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
-		g[1] = bits.ReverseBytes64(sge.Addr)
-		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
-		head++
-		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-		s.cur, s.head = cur+2, head
-		b.address(provider.AHOf(wr.AH).AV(), wr.QPN, bits.ReverseBytes64(wr.DCKey))
-
-		if n++; n == len(wrs) {
-			return n
-		}
-		wr = (*uverbs.SendWR)(unsafe.Add(unsafe.Pointer(wr), unsafe.Sizeof(*wr)))
-	}
+	return q.sq.postList(q, wrs)
 }
 
 // encodeSGE encodes a request with one SGE. It returns nil if it did not encode the request.
@@ -479,10 +407,10 @@ func (q *dci) encodeSGEs(wrs []uverbs.SendWR) int {
 //go:nosplit
 func (q *dci) encodeSGE(wr *uverbs.SendWR) *wqe {
 	s := &q.sq
-	op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
 	cur, head := s.cur, s.head
+	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	i := cur & s.mask
-	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || wr.AH == nil {
 		return nil
 	}
 	// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -499,7 +427,6 @@ func (q *dci) encodeSGE(wr *uverbs.SendWR) *wqe {
 		}
 		ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
 	}
-
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	g := (*segment)(unsafe.Pointer(&b[8+2]))
 	if int64(w) < 0 { // wordUncommon is set
@@ -524,13 +451,85 @@ func (q *dci) encodeSGE(wr *uverbs.SendWR) *wqe {
 	g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
 	g[1] = bits.ReverseBytes64(sge.Addr)
 	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+	ah := provider.AHOf(wr.AH)
+	if ah.PD() != s.pd {
+		return nil
+	}
+	b.address(ah.AV(), wr.QPN, bits.ReverseBytes64(wr.DCKey))
+
 	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
 	s.cur, s.head, s.last = cur+2, head, cur
-	b.address(provider.AHOf(wr.AH).AV(), wr.QPN, bits.ReverseBytes64(wr.DCKey))
-
 	return b
+}
+
+// encodeSGEs encodes requests with one SGE, until one needs another path. It returns how many it encoded.
+//
+//go:noinline
+//go:nosplit
+func (q *dci) encodeSGEs(wrs []uverbs.SendWR) int {
+	s := &q.sq
+	cur, head, n, wr := s.cur, s.head, 0, unsafe.SliceData(wrs)
+	for {
+		op, f := uint32(wr.Opcode), uint32(wr.Flags)
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || wr.AH == nil {
+			return s.encoded(n, cur, head, 2)
+		}
+		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
+		// largest number, so one comparison finds lengths that are 0 or too large.
+		sge := unsafe.SliceData(wr.SGL)
+		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
+		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
+			return s.encoded(n, cur, head, 2)
+		}
+		w, ctrl := s.words[op], s.flags[f]
+		if wr.DCStream != 0 {
+			if !s.streams {
+				return s.encoded(n, cur, head, 2)
+			}
+			ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
+		}
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[8+2]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordRare != 0 {
+				return s.encoded(n, cur, head, 2)
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+			if w&wordLocal != 0 {
+				g = (*segment)(unsafe.Pointer(&b[8]))
+			}
+			w &= wordPlain
+		}
+		b[1] = ctrl
+		b[8] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[8+1] = uint64(bits.ReverseBytes32(wr.RKey))
+		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
+		g[1] = bits.ReverseBytes64(sge.Addr)
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		ah := provider.AHOf(wr.AH)
+		if ah.PD() != s.pd {
+			return s.encoded(n, cur, head, 2)
+		}
+		b.address(ah.AV(), wr.QPN, bits.ReverseBytes64(wr.DCKey))
+
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		cur += 2
+		if n++; n == len(wrs) {
+			return s.encoded(n, cur, head, 2)
+		}
+		wr = (*uverbs.SendWR)(unsafe.Add(unsafe.Pointer(wr), unsafe.Sizeof(*wr)))
+	}
 }
 
 // encodeInline encodes a request with inline data. It returns the number of blocks, or 0 if it did not encode the
@@ -541,8 +540,8 @@ func (q *dci) encodeSGE(wr *uverbs.SendWR) *wqe {
 func (q *dci) encodeInline(wr *uverbs.SendWR) uint64 {
 	s := &q.sq
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
-	i := cur & s.mask
 	ah := provider.AHOf(wr.AH)
+	i := cur & s.mask
 	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd {
 		return 0
 	}
@@ -553,7 +552,6 @@ func (q *dci) encodeInline(wr *uverbs.SendWR) uint64 {
 		}
 		ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
 	}
-
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	g := (*segment)(unsafe.Pointer(&b[8+2]))
 	if int64(w) < 0 { // wordUncommon is set
@@ -596,85 +594,68 @@ func (q *dci) encodeInline(wr *uverbs.SendWR) uint64 {
 	return blocks
 }
 
-// postList is PostSend for any list.
-//
-//go:noinline
-func (q *dci) postList(wrs []uverbs.SendWR) (int, error) {
-	s := &q.sq
-	s.request.state = requestClosed
-	if s.limit-s.head < uint32(len(wrs)) && s.fence == 0 {
-		s.limit = atomic.LoadUint32(s.tail) + s.maxPost
-	}
-	return q.postEach(wrs, 0, s.cur)
-}
-
 // encodeInlines is encodeInline for a list. It returns how many requests it encoded.
 //
 //go:noinline
+//go:nosplit
 func (q *dci) encodeInlines(wrs []uverbs.SendWR) int {
-	for n := range wrs {
-		if q.encodeInline(&wrs[n]) == 0 {
-			return n
-		}
-	}
-	return len(wrs)
-}
-
-// postEach encodes all but the first n requests and rings the doorbell for all from block first on.
-func (q *dci) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
-	var err error
-	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 {
-			if more := q.encodeInlines(wrs[n:]); more > 0 {
-				n += more
-				s.request.state = requestInlined
-				continue
-			}
+	for k := range wrs {
+		wr := &wrs[k]
+		op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
+		ah := provider.AHOf(wr.AH)
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd {
+			return k
 		}
-		if more := q.encodeSGEs(wrs[n:]); more > 0 {
-			n += more
-			s.last = s.cur - 2
-			s.request.state = requestClosed
+		w, ctrl := s.words[op], s.flags[f]
+		if wr.DCStream != 0 {
+			if !s.streams {
+				return k
+			}
+			ctrl |= bits.ReverseBytes64(uint64(wr.DCStream) << wordStream)
+		}
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[8+2]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordNotInline != 0 {
+				return k
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+			if w&wordLocal != 0 {
+				g = (*segment)(unsafe.Pointer(&b[8]))
+			}
+			w &= wordPlain
+		}
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		b[1] = ctrl
+		b[8] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[8+1] = uint64(bits.ReverseBytes32(wr.RKey))
+		w += uint64(inlineHeader+n-1) / segmentSize
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		blocks := (w&wordSize + perBlock - 1) / perBlock
+		s.head, s.last, s.cur = head, cur, cur+uint32(blocks)
+		b.address(ah.AV(), wr.QPN, bits.ReverseBytes64(wr.DCKey))
+
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
+		*(*uint32)(unsafe.Pointer(g)) = bits.ReverseBytes32(inlineMark | uint32(n))
+		if uint(n-segmentSize) > segmentSize {
+			g.inlineData(wr.Inline)
 			continue
 		}
-		if err = s.encodeAny(&wrs[n]); err != nil {
-			break
-		}
-		n++
+		from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	}
-	s.ring(n, first)
-	runtime.KeepAlive(q)
-	return n, err
-}
-
-// DCAddr implements driver.QP.
-//
-//go:nosplit
-func (q *dci) DCAddr(ah *driver.AH, qpn uint32, key uint64, stream uint16) {
-	s := &q.sq
-	r := &s.request
-	if r.state != requestUnaddressed || ah == nil || ah.PD() != s.pd || stream != 0 && !s.streams {
-		q.qp.DCAddr(ah, qpn, key, stream)
-		return
-	}
-	cur := s.cur
-	i := cur & s.mask
-	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-	if stream != 0 {
-		b[1] |= bits.ReverseBytes64(uint64(stream) << wordStream)
-	}
-	b.address(ah.AV(), qpn, bits.ReverseBytes64(key))
-
-	r.state = requestAddressed
-	s.last = cur
-	s.cur = cur + r.data
-	s.head++
-}
-
-// Op implements driver.QP.
-func (q *dci) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	q.opRest(op, f, wrID, raddr, rkey, imm)
+	return len(wrs)
 }
 
 // OpSGE implements driver.QP.
@@ -691,8 +672,9 @@ func (q *dci) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rk
 	r.state, r.named, r.length, r.data, r.inlined = requestUnaddressed, op, sge.Length, 2, false
 	cur := s.cur
 
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[8] = bits.ReverseBytes64(raddr)
 	b[8+1] = uint64(bits.ReverseBytes32(rkey))
@@ -726,7 +708,8 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 	b[1] = s.flags[f]
 	b[8] = bits.ReverseBytes64(raddr)
 	b[8+1] = uint64(bits.ReverseBytes32(rkey))
-	head := s.head + 1
+	head := s.head
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 
@@ -753,16 +736,38 @@ func (q *dci) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64,
 	from := unsafe.Pointer(unsafe.SliceData(data))
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
-
 }
 
-// PostSend implements driver.QP. It posts a single request if no other queue uses the register, and postList posts the
-// others.
+// DCAddr implements driver.QP.
+//
+//go:nosplit
+func (q *dci) DCAddr(ah *driver.AH, qpn uint32, key uint64, stream uint16) {
+	s := &q.sq
+	r := &s.request
+	if r.state != requestUnaddressed || ah == nil || ah.PD() != s.pd || stream != 0 && !s.streams {
+		q.qp.DCAddr(ah, qpn, key, stream)
+		return
+	}
+	cur := s.cur
+	i := cur & s.mask
+	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+	if stream != 0 {
+		b[1] |= bits.ReverseBytes64(uint64(stream) << wordStream)
+	}
+	b.address(ah.AV(), qpn, bits.ReverseBytes64(key))
+
+	r.state = requestAddressed
+	s.last = cur
+	s.cur = cur + r.data
+	s.head++
+}
+
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register.
 //
 //go:nosplit
 func (q *ud) PostSend(wrs []uverbs.SendWR) (int, error) {
 	if len(wrs) != 1 || q.sq.shared != nil {
-		return q.postList(wrs)
+		return q.sq.postList(q, wrs)
 	}
 	s := &q.sq
 	wrs = wrs[:1:1] // its length needs no register
@@ -780,65 +785,7 @@ func (q *ud) PostSend(wrs []uverbs.SendWR) (int, error) {
 		runtime.KeepAlive(q)
 		return 1, nil
 	}
-	return q.postList(wrs)
-}
-
-// encodeSGEs encodes requests with one SGE, until one needs another path. It returns how many it encoded. wrs is not
-// empty.
-//
-//go:noinline
-//go:nosplit
-func (q *ud) encodeSGEs(wrs []uverbs.SendWR) int {
-	s := &q.sq
-	n, wr := 0, unsafe.SliceData(wrs)
-	for {
-		op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
-		cur, head := s.cur, s.head
-		i := cur & s.mask
-		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
-			return n
-		}
-		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
-		// largest number, so one comparison finds lengths that are 0 or too large.
-		sge := unsafe.SliceData(wr.SGL)
-		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
-		if uint64(uint32(buffer)-1) >= s.maxMessage {
-			return n
-		}
-		w, ctrl := s.words[op], s.flags[f]
-
-		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-		g := (*segment)(unsafe.Pointer(&b[8]))
-		if int64(w) < 0 { // wordUncommon is set
-			if w&wordRare != 0 {
-				return n
-			}
-			if w&wordImm != 0 {
-				imm := wr.Imm
-				if w&wordKey != 0 {
-					imm = wr.InvalidateRKey
-				}
-				ctrl |= bits.ReverseBytes64(uint64(imm))
-			}
-
-			w &= wordPlain
-		}
-		b[1] = ctrl
-
-		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
-		g[1] = bits.ReverseBytes64(sge.Addr)
-		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
-		head++
-		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-		s.cur, s.head = cur+2, head
-		b.address(provider.AHOf(wr.AH).AV(), wr.QPN, uint64(bits.ReverseBytes32(wr.QKey)))
-
-		if n++; n == len(wrs) {
-			return n
-		}
-		wr = (*uverbs.SendWR)(unsafe.Add(unsafe.Pointer(wr), unsafe.Sizeof(*wr)))
-	}
+	return q.sq.postList(q, wrs)
 }
 
 // encodeSGE encodes a request with one SGE. It returns nil if it did not encode the request.
@@ -847,10 +794,10 @@ func (q *ud) encodeSGEs(wrs []uverbs.SendWR) int {
 //go:nosplit
 func (q *ud) encodeSGE(wr *uverbs.SendWR) *wqe {
 	s := &q.sq
-	op, f, ah := uint32(wr.Opcode), uint32(wr.Flags), provider.AHOf(wr.AH)
 	cur, head := s.cur, s.head
+	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	i := cur & s.mask
-	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || ah == nil || ah.PD() != s.pd {
+	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit || i == s.mask || wr.AH == nil {
 		return nil
 	}
 	// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
@@ -883,13 +830,77 @@ func (q *ud) encodeSGE(wr *uverbs.SendWR) *wqe {
 	g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
 	g[1] = bits.ReverseBytes64(sge.Addr)
 	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+	ah := provider.AHOf(wr.AH)
+	if ah.PD() != s.pd {
+		return nil
+	}
+	b.address(ah.AV(), wr.QPN, uint64(bits.ReverseBytes32(wr.QKey)))
+
 	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
 	s.cur, s.head, s.last = cur+2, head, cur
-	b.address(provider.AHOf(wr.AH).AV(), wr.QPN, uint64(bits.ReverseBytes32(wr.QKey)))
-
 	return b
+}
+
+// encodeSGEs encodes requests with one SGE, until one needs another path. It returns how many it encoded.
+//
+//go:noinline
+//go:nosplit
+func (q *ud) encodeSGEs(wrs []uverbs.SendWR) int {
+	s := &q.sq
+	cur, head, n, wr := s.cur, s.head, 0, unsafe.SliceData(wrs)
+	for {
+		op, f := uint32(wr.Opcode), uint32(wr.Flags)
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit || i == s.mask || wr.AH == nil {
+			return s.encoded(n, cur, head, 2)
+		}
+		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
+		// largest number, so one comparison finds lengths that are 0 or too large.
+		sge := unsafe.SliceData(wr.SGL)
+		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
+		if uint64(uint32(buffer)-1) >= s.maxMessage {
+			return s.encoded(n, cur, head, 2)
+		}
+		w, ctrl := s.words[op], s.flags[f]
+
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[8]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordRare != 0 {
+				return s.encoded(n, cur, head, 2)
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+
+			w &= wordPlain
+		}
+		b[1] = ctrl
+
+		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
+		g[1] = bits.ReverseBytes64(sge.Addr)
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		ah := provider.AHOf(wr.AH)
+		if ah.PD() != s.pd {
+			return s.encoded(n, cur, head, 2)
+		}
+		b.address(ah.AV(), wr.QPN, uint64(bits.ReverseBytes32(wr.QKey)))
+
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		cur += 2
+		if n++; n == len(wrs) {
+			return s.encoded(n, cur, head, 2)
+		}
+		wr = (*uverbs.SendWR)(unsafe.Add(unsafe.Pointer(wr), unsafe.Sizeof(*wr)))
+	}
 }
 
 // encodeInline encodes a request with inline data. It returns the number of blocks, or 0 if it did not encode the
@@ -900,8 +911,8 @@ func (q *ud) encodeSGE(wr *uverbs.SendWR) *wqe {
 func (q *ud) encodeInline(wr *uverbs.SendWR) uint64 {
 	s := &q.sq
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
-	i := cur & s.mask
 	ah := provider.AHOf(wr.AH)
+	i := cur & s.mask
 	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd || uint64(n-1) >= s.maxMessage {
 		return 0
 	}
@@ -946,83 +957,60 @@ func (q *ud) encodeInline(wr *uverbs.SendWR) uint64 {
 	return blocks
 }
 
-// postList is PostSend for any list.
-//
-//go:noinline
-func (q *ud) postList(wrs []uverbs.SendWR) (int, error) {
-	s := &q.sq
-	s.request.state = requestClosed
-	if s.limit-s.head < uint32(len(wrs)) && s.fence == 0 {
-		s.limit = atomic.LoadUint32(s.tail) + s.maxPost
-	}
-	return q.postEach(wrs, 0, s.cur)
-}
-
 // encodeInlines is encodeInline for a list. It returns how many requests it encoded.
 //
 //go:noinline
+//go:nosplit
 func (q *ud) encodeInlines(wrs []uverbs.SendWR) int {
-	for n := range wrs {
-		if q.encodeInline(&wrs[n]) == 0 {
-			return n
-		}
-	}
-	return len(wrs)
-}
-
-// postEach encodes all but the first n requests and rings the doorbell for all from block first on.
-func (q *ud) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
-	var err error
-	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 {
-			if more := q.encodeInlines(wrs[n:]); more > 0 {
-				n += more
-				s.request.state = requestInlined
-				continue
-			}
+	for k := range wrs {
+		wr := &wrs[k]
+		op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
+		ah := provider.AHOf(wr.AH)
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit || ah == nil || ah.PD() != s.pd || uint64(n-1) >= s.maxMessage {
+			return k
 		}
-		if more := q.encodeSGEs(wrs[n:]); more > 0 {
-			n += more
-			s.last = s.cur - 2
-			s.request.state = requestClosed
+		w, ctrl := s.words[op], s.flags[f]
+
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[8]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordNotInline != 0 {
+				return k
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+
+			w &= wordPlain
+		}
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		b[1] = ctrl
+
+		w += uint64(inlineHeader+n-1) / segmentSize
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		blocks := (w&wordSize + perBlock - 1) / perBlock
+		s.head, s.last, s.cur = head, cur, cur+uint32(blocks)
+		b.address(ah.AV(), wr.QPN, uint64(bits.ReverseBytes32(wr.QKey)))
+
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
+		*(*uint32)(unsafe.Pointer(g)) = bits.ReverseBytes32(inlineMark | uint32(n))
+		if uint(n-segmentSize) > segmentSize {
+			g.inlineData(wr.Inline)
 			continue
 		}
-		if err = s.encodeAny(&wrs[n]); err != nil {
-			break
-		}
-		n++
+		from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	}
-	s.ring(n, first)
-	runtime.KeepAlive(q)
-	return n, err
-}
-
-// UDAddr implements driver.QP.
-//
-//go:nosplit
-func (q *ud) UDAddr(ah *driver.AH, qpn, qkey uint32) {
-	s := &q.sq
-	r := &s.request
-	if r.state != requestUnaddressed || ah == nil || ah.PD() != s.pd {
-		q.qp.UDAddr(ah, qpn, qkey)
-		return
-	}
-	cur := s.cur
-	i := cur & s.mask
-	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-
-	b.address(ah.AV(), qpn, uint64(bits.ReverseBytes32(qkey)))
-
-	r.state = requestAddressed
-	s.last = cur
-	s.cur = cur + r.data
-	s.head++
-}
-
-// Op implements driver.QP.
-func (q *ud) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	q.opRest(op, f, wrID, raddr, rkey, imm)
+	return len(wrs)
 }
 
 // OpSGE implements driver.QP.
@@ -1039,8 +1027,9 @@ func (q *ud) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rke
 	r.state, r.named, r.length, r.data, r.inlined = requestUnaddressed, op, sge.Length, 2, false
 	cur := s.cur
 
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 
 	g := (*segment)(unsafe.Pointer(&b[8]))
@@ -1069,7 +1058,8 @@ func (q *ud) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[1] = s.flags[f]
 
-	head := s.head + 1
+	head := s.head
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 
@@ -1093,82 +1083,54 @@ func (q *ud) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, 
 	from := unsafe.Pointer(unsafe.SliceData(data))
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
-
 }
 
-// PostSend implements driver.QP. Its loop encodes requests with one SGE without a call, so that all values stay in
-// registers. postInline and postRest encode the others.
+// UDAddr implements driver.QP.
+//
+//go:nosplit
+func (q *ud) UDAddr(ah *driver.AH, qpn, qkey uint32) {
+	s := &q.sq
+	r := &s.request
+	if r.state != requestUnaddressed || ah == nil || ah.PD() != s.pd {
+		q.qp.UDAddr(ah, qpn, qkey)
+		return
+	}
+	cur := s.cur
+	i := cur & s.mask
+	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+
+	b.address(ah.AV(), qpn, uint64(bits.ReverseBytes32(qkey)))
+
+	r.state = requestAddressed
+	s.last = cur
+	s.cur = cur + r.data
+	s.head++
+}
+
+// PostSend implements driver.QP. It posts a single request if no other queue uses the register.
 //
 //go:nosplit
 func (q *xrcInitiator) PostSend(wrs []uverbs.SendWR) (int, error) {
+	if len(wrs) != 1 || q.sq.shared != nil {
+		return q.sq.postList(q, wrs)
+	}
 	s := &q.sq
-	if len(wrs) > 0 && len(wrs[0].Inline) > 0 {
-		return q.postInline(wrs)
-	}
-	cur, head := s.cur, s.head
-	if s.limit-head < uint32(len(wrs)) && s.fence == 0 {
-		s.limit = atomic.LoadUint32(s.tail) + s.maxPost
-	}
-	n := 0
-	for ; n < len(wrs); n++ {
-		wr := &wrs[n]
-		op, f := uint32(wr.Opcode), uint32(wr.Flags)
-
-		i := cur & s.mask
-		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
-			return q.postRest(wrs, n, cur, head)
-		}
-		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
-		// largest number, so one comparison finds lengths that are 0 or too large.
-		sge := unsafe.SliceData(wr.SGL)
-		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
-		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
-			return q.postRest(wrs, n, cur, head)
-		}
-		w, ctrl := s.words[op], s.flags[f]
-
-		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-		g := (*segment)(unsafe.Pointer(&b[4+2]))
-		if int64(w) < 0 { // wordUncommon is set
-			if w&wordRare != 0 {
-				return q.postRest(wrs, n, cur, head)
+	wrs = wrs[:1:1] // its length needs no register
+	if len(wrs[0].Inline) > 0 {
+		if burst := q.encodeInline(&wrs[0]); burst > 0 {
+			if burst > s.burst {
+				burst = 0
 			}
-			if w&wordImm != 0 {
-				imm := wr.Imm
-				if w&wordKey != 0 {
-					imm = wr.InvalidateRKey
-				}
-				ctrl |= bits.ReverseBytes64(uint64(imm))
-			}
-			if w&wordLocal != 0 {
-				g = (*segment)(unsafe.Pointer(&b[4]))
-			}
-			w &= wordPlain
+			mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(s.last&s.mask)), burst)
+			runtime.KeepAlive(q)
+			return 1, nil
 		}
-		b[1] = ctrl
-		b[4] = bits.ReverseBytes64(wr.RemoteAddr)
-		b[4+1] = uint64(bits.ReverseBytes32(wr.RKey))
-		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
-		g[1] = bits.ReverseBytes64(sge.Addr)
-		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
-		head++
-		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
-		b[2], b[3] = uint64(bits.ReverseBytes32(wr.RemoteSRQN)), 0
-
-		cur++
+	} else if b := q.encodeSGE(&wrs[0]); b != nil {
+		mmio.Ring(&s.db, s.cur&0xffff, (*[blockSize]byte)(unsafe.Pointer(b)), s.single)
+		runtime.KeepAlive(q)
+		return 1, nil
 	}
-	if n == 0 || s.shared != nil {
-		return q.postRest(wrs, n, cur, head)
-	}
-	burst := s.single
-	if n > 1 {
-		burst = 0
-	}
-	s.cur, s.head, s.last = cur, head, cur-1
-	mmio.Ring(&s.db, cur&0xffff, bytesOf(s.blockIn((cur-1)&s.mask)), burst)
-	runtime.KeepAlive(q)
-	return n, nil
+	return q.sq.postList(q, wrs)
 }
 
 // encodeSGE encodes a request with one SGE. It returns nil if it did not encode the request.
@@ -1177,8 +1139,8 @@ func (q *xrcInitiator) PostSend(wrs []uverbs.SendWR) (int, error) {
 //go:nosplit
 func (q *xrcInitiator) encodeSGE(wr *uverbs.SendWR) *wqe {
 	s := &q.sq
-	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	cur, head := s.cur, s.head
+	op, f := uint32(wr.Opcode), uint32(wr.Flags)
 	i := cur & s.mask
 	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || head == s.limit {
 		return nil
@@ -1216,13 +1178,74 @@ func (q *xrcInitiator) encodeSGE(wr *uverbs.SendWR) *wqe {
 	g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
 	g[1] = bits.ReverseBytes64(sge.Addr)
 	b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+
+	b[2], b[3] = uint64(bits.ReverseBytes32(wr.RemoteSRQN)), 0
+
 	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
 	s.cur, s.head, s.last = cur+1, head, cur
-	b[2], b[3] = uint64(bits.ReverseBytes32(wr.RemoteSRQN)), 0
-
 	return b
+}
+
+// encodeSGEs encodes requests with one SGE, until one needs another path. It returns how many it encoded.
+//
+//go:noinline
+//go:nosplit
+func (q *xrcInitiator) encodeSGEs(wrs []uverbs.SendWR) int {
+	s := &q.sq
+	cur, head, n, wr := s.cur, s.head, 0, unsafe.SliceData(wrs)
+	for {
+		op, f := uint32(wr.Opcode), uint32(wr.Flags)
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 1 || len(wr.Inline) != 0 || head == s.limit {
+			return s.encoded(n, cur, head, 1)
+		}
+		// On the ring, a length of 0 means 2^31. So other code encodes both: an empty SGE is left out. 0-1 is the
+		// largest number, so one comparison finds lengths that are 0 or too large.
+		sge := unsafe.SliceData(wr.SGL)
+		buffer := (*segment)(unsafe.Pointer(sge))[1] // Length, and in the upper half LKey
+		if uint32(buffer)-1 >= uverbs.MaxMessage-1 {
+			return s.encoded(n, cur, head, 1)
+		}
+		w, ctrl := s.words[op], s.flags[f]
+
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[4+2]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordRare != 0 {
+				return s.encoded(n, cur, head, 1)
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+			if w&wordLocal != 0 {
+				g = (*segment)(unsafe.Pointer(&b[4]))
+			}
+			w &= wordPlain
+		}
+		b[1] = ctrl
+		b[4] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[4+1] = uint64(bits.ReverseBytes32(wr.RKey))
+		g[0] = bits.ReverseBytes64(bits.RotateLeft64(buffer, 32))
+		g[1] = bits.ReverseBytes64(sge.Addr)
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+
+		b[2], b[3] = uint64(bits.ReverseBytes32(wr.RemoteSRQN)), 0
+
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		cur += 1
+		if n++; n == len(wrs) {
+			return s.encoded(n, cur, head, 1)
+		}
+		wr = (*uverbs.SendWR)(unsafe.Add(unsafe.Pointer(wr), unsafe.Sizeof(*wr)))
+	}
 }
 
 // encodeInline encodes a request with inline data. It returns the number of blocks, or 0 if it did not encode the
@@ -1233,6 +1256,7 @@ func (q *xrcInitiator) encodeSGE(wr *uverbs.SendWR) *wqe {
 func (q *xrcInitiator) encodeInline(wr *uverbs.SendWR) uint64 {
 	s := &q.sq
 	op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
+
 	i := cur & s.mask
 	if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
 		return 0
@@ -1281,105 +1305,63 @@ func (q *xrcInitiator) encodeInline(wr *uverbs.SendWR) uint64 {
 	return blocks
 }
 
-// postRest continues a PostSend that has encoded n requests, up to cur and head, and rings the doorbell for all.
-//
-//go:noinline
-func (q *xrcInitiator) postRest(wrs []uverbs.SendWR, n int, cur, head uint32) (int, error) {
-	s := &q.sq
-	first := s.cur
-	if n > 0 {
-		s.cur, s.head, s.last = cur, head, cur-1
-	}
-	s.request.state = requestClosed
-	return q.postEach(wrs, n, first)
-}
-
-// postInline is PostSend for a list that begins with inline data.
-//
-//go:noinline
-func (q *xrcInitiator) postInline(wrs []uverbs.SendWR) (int, error) {
-	s := &q.sq
-	first := s.cur
-	s.request.state = requestInlined
-	if len(wrs) > 1 || s.shared != nil {
-		return q.postEach(wrs, 0, first)
-	}
-	burst := q.encodeInline(&wrs[0])
-	if burst == 0 {
-		return q.postEach(wrs, 0, first)
-	}
-	if burst > s.burst {
-		burst = 0
-	}
-	mmio.Ring(&s.db, s.cur&0xffff, bytesOf(s.blockIn(first&s.mask)), burst)
-	runtime.KeepAlive(q)
-	return 1, nil
-}
-
 // encodeInlines is encodeInline for a list. It returns how many requests it encoded.
 //
 //go:noinline
+//go:nosplit
 func (q *xrcInitiator) encodeInlines(wrs []uverbs.SendWR) int {
-	for n := range wrs {
-		if q.encodeInline(&wrs[n]) == 0 {
-			return n
-		}
-	}
-	return len(wrs)
-}
-
-// postEach encodes all but the first n requests and rings the doorbell for all from block first on.
-func (q *xrcInitiator) postEach(wrs []uverbs.SendWR, n int, first uint32) (int, error) {
 	s := &q.sq
-	var err error
-	for uint(n) < uint(len(wrs)) {
-		if len(wrs[n].Inline) > 0 {
-			if more := q.encodeInlines(wrs[n:]); more > 0 {
-				n += more
-				s.request.state = requestInlined
-				continue
-			}
+	for k := range wrs {
+		wr := &wrs[k]
+		op, f, n, cur, head := uint32(wr.Opcode), uint32(wr.Flags), len(wr.Inline), s.cur, s.head
+
+		i := cur & s.mask
+		if op >= driver.Opcodes || f >= 8 || len(wr.SGL) != 0 || uint(n-1) >= uint(s.maxInline) || i > s.lastInline || head == s.limit {
+			return k
 		}
-		if len(wrs[n].Inline) == 0 && q.encodeSGE(&wrs[n]) != nil {
-			n++
-			s.request.state = requestClosed
+		w, ctrl := s.words[op], s.flags[f]
+
+		b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+		g := (*segment)(unsafe.Pointer(&b[4+2]))
+		if int64(w) < 0 { // wordUncommon is set
+			if w&wordNotInline != 0 {
+				return k
+			}
+			if w&wordImm != 0 {
+				imm := wr.Imm
+				if w&wordKey != 0 {
+					imm = wr.InvalidateRKey
+				}
+				ctrl |= bits.ReverseBytes64(uint64(imm))
+			}
+			if w&wordLocal != 0 {
+				g = (*segment)(unsafe.Pointer(&b[4]))
+			}
+			w &= wordPlain
+		}
+		head++
+		note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
+		note.wrID, note.end, note.meta = wr.WRID, head, s.metas[op]
+		b[1] = ctrl
+		b[4] = bits.ReverseBytes64(wr.RemoteAddr)
+		b[4+1] = uint64(bits.ReverseBytes32(wr.RKey))
+		w += uint64(inlineHeader+n-1) / segmentSize
+		b[0] = bits.ReverseBytes64(w | uint64(cur&0xffff)<<wordIndex)
+		blocks := (w&wordSize + perBlock - 1) / perBlock
+		s.head, s.last, s.cur = head, cur, cur+uint32(blocks)
+		b[2], b[3] = uint64(bits.ReverseBytes32(wr.RemoteSRQN)), 0
+
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), (inlineHeader+n-1)&^(segmentSize-1))) = segment{}
+		*(*uint32)(unsafe.Pointer(g)) = bits.ReverseBytes32(inlineMark | uint32(n))
+		if uint(n-segmentSize) > segmentSize {
+			g.inlineData(wr.Inline)
 			continue
 		}
-		if err = s.encodeAny(&wrs[n]); err != nil {
-			break
-		}
-		n++
+		from := unsafe.Pointer(unsafe.SliceData(wr.Inline))
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
+		*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
 	}
-	s.ring(n, first)
-	runtime.KeepAlive(q)
-	return n, err
-}
-
-// RemoteSRQ implements driver.QP.
-//
-//go:nosplit
-func (q *xrcInitiator) RemoteSRQ(srqn uint32) {
-	s := &q.sq
-	r := &s.request
-	if r.state != requestUnaddressed {
-		q.qp.RemoteSRQ(srqn)
-		return
-	}
-	cur := s.cur
-	i := cur & s.mask
-	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
-
-	b[2], b[3] = uint64(bits.ReverseBytes32(srqn)), 0
-
-	r.state = requestAddressed
-	s.last = cur
-	s.cur = cur + r.data
-	s.head++
-}
-
-// Op implements driver.QP.
-func (q *xrcInitiator) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
-	q.opRest(op, f, wrID, raddr, rkey, imm)
+	return len(wrs)
 }
 
 // OpSGE implements driver.QP.
@@ -1396,8 +1378,9 @@ func (q *xrcInitiator) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr u
 	r.state, r.named, r.length, r.data, r.inlined = requestUnaddressed, op, sge.Length, 1, false
 	cur := s.cur
 	i := cur & s.mask
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
-	note.wrID, note.end, note.meta = wrID, head+1, s.metas[op&opMask]
+	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
 	b[4] = bits.ReverseBytes64(raddr)
 	b[4+1] = uint64(bits.ReverseBytes32(rkey))
@@ -1431,7 +1414,8 @@ func (q *xrcInitiator) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, radd
 	b[1] = s.flags[f]
 	b[4] = bits.ReverseBytes64(raddr)
 	b[4+1] = uint64(bits.ReverseBytes32(rkey))
-	head := s.head + 1
+	head := s.head
+	head++
 	note := (*sendNote)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.notes)), uintptr(i)*unsafe.Sizeof(sendNote{})))
 	note.wrID, note.end, note.meta = wrID, head, s.metas[op&opMask]
 
@@ -1458,5 +1442,26 @@ func (q *xrcInitiator) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, radd
 	from := unsafe.Pointer(unsafe.SliceData(data))
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader)) = *(*segment)(from)
 	*(*segment)(unsafe.Add(unsafe.Pointer(g), inlineHeader+n-segmentSize)) = *(*segment)(unsafe.Add(from, n-segmentSize))
+}
 
+// RemoteSRQ implements driver.QP.
+//
+//go:nosplit
+func (q *xrcInitiator) RemoteSRQ(srqn uint32) {
+	s := &q.sq
+	r := &s.request
+	if r.state != requestUnaddressed {
+		q.qp.RemoteSRQ(srqn)
+		return
+	}
+	cur := s.cur
+	i := cur & s.mask
+	b := (*wqe)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.blocks)), uintptr(i)*blockSize))
+
+	b[2], b[3] = uint64(bits.ReverseBytes32(srqn)), 0
+
+	r.state = requestAddressed
+	s.last = cur
+	s.cur = cur + r.data
+	s.head++
 }

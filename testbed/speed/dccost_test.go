@@ -18,8 +18,8 @@ type dcBudget struct {
 var dcBudgets = []dcBudget{
 	{budget{"write", 208, 198, ""}, 0.63, 0.8},
 	{budget{"inline", 235, 225, ""}, 0.64, 0.8},
-	{budget{"list32", 105, 105, ""}, 0.54, 0.7},
-	{budget{"list32inline", 139.5, 139.5, ""}, 0.568, 0.7},
+	{budget{"list32", 104, 104, ""}, 0.53, 0.7},
+	{budget{"list32inline", 134, 134, ""}, 0.55, 0.7},
 	{budget{"builder32", 166, 166, "list32"}, 0, 0},
 	{budget{"builder32inline", 187, 187, "list32inline"}, 0, 0},
 }

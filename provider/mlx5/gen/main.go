@@ -31,44 +31,32 @@ type queue struct {
 	Dest   string // the segment that names the destination of a request: "", "XRC", "Datagram", "DC"
 	At     int    // the word of the WQE where the remote address is, or the data of a request without one
 	Blocks int    // of a request with one SGE
+
+	Setter, Params, Pass string // the method of driver.QP that names the destination
 }
 
-var queues = []queue{{"qp", "", 2, 1}, {"dci", "DC", 8, 2}, {"ud", "Datagram", 8, 2}, {"xrcInitiator", "XRC", 4, 1}}
+var queues = []queue{
+	{Type: "qp", At: 2, Blocks: 1},
+	{Type: "dci", Dest: "DC", At: 8, Blocks: 2,
+		Setter: "DCAddr", Params: "ah *driver.AH, qpn uint32, key uint64, stream uint16", Pass: "ah, qpn, key, stream"},
+	{Type: "ud", Dest: "Datagram", At: 8, Blocks: 2,
+		Setter: "UDAddr", Params: "ah *driver.AH, qpn, qkey uint32", Pass: "ah, qpn, qkey"},
+	{Type: "xrcInitiator", Dest: "XRC", At: 4, Blocks: 1,
+		Setter: "RemoteSRQ", Params: "srqn uint32", Pass: "srqn"},
+}
 
-// AH reports whether the destination includes an address vector.
-func (q queue) AH() bool { return q.Blocks == 2 }
+// AV reports whether the destination includes an address vector.
+func (q queue) AV() bool { return q.Blocks == 2 }
 
 // Remote reports whether there are requests with a remote address.
 func (q queue) Remote() bool { return q.Dest != "Datagram" }
 
-// An encoder is a method of a queue. The strings are Go expressions.
-type encoder struct {
-	queue
-	Rare string // the flag of opcodes that it does not encode, if this is checked late
-	Else string // what to return then, and if it does not encode the request for another reason
-	Done string // what to return otherwise
-	List bool   // it encodes a list
-
-	Op, End, Buffer, AHOf string // opcode as an index, head after the request, first word of the SGE, AH
-
-	WRID, RemoteAddr, RKey, Inline, QPN, QKey, DCKey, SRQN string
-}
-
-// WR returns a method that encodes SendWRs.
-func (q queue) WR(otherwise, rare string, list bool) encoder {
-	sge, ah := rare == "wordRare", "ah"
-	if sge {
-		ah = "provider.AHOf(wr.AH)" // keeping it in a register would need a stack frame
+// OneSGE returns the first word of the control segment, without the index, of a request with one SGE.
+func (q queue) OneSGE() string {
+	if q.Dest == "" {
+		return "w + 1"
 	}
-	return encoder{q, rare, otherwise, "blocks", list, "op", "head", "bits.RotateLeft64(buffer, 32)", ah,
-		"wr.WRID", "wr.RemoteAddr", "wr.RKey", "wr.Inline", "wr.QPN", "wr.QKey", "wr.DCKey", "wr.RemoteSRQN"}
-}
-
-// Args returns a method whose arguments are the parts of a request. rest is the call for other requests.
-func (q queue) Args(rest string) encoder {
-	return encoder{q, "", rest, "", false,
-		"op&opMask", "head+1", "uint64(sge.Length)<<32 | uint64(sge.LKey)", "ah",
-		"wrID", "raddr", "rkey", "data", "qpn", "qkey", "key", "srqn"}
+	return "w"
 }
 
 // TooLong returns the condition that length+1 is longer than a message.
@@ -79,21 +67,31 @@ func (q queue) TooLong(length string) string {
 	return length + " >= uverbs.MaxMessage-1"
 }
 
-// Load reports whether the method gets the queue's indices from it.
-func (e encoder) Load() bool { return !e.List || e.Blocks > 1 }
+// An encoder is a method of a queue, with the Go expressions for the parts of a request.
+type encoder struct {
+	queue
+	Rare string // of a method with SendWRs: the flag of opcodes that it does not encode
+	Else string // the statement for a request that the method does not encode
+	Next string // the statement after a request
 
-// Inlined returns e for inline data.
-func (e encoder) Inlined() encoder {
-	e.End = "head"
-	return e
+	Opcode, WRID, RemoteAddr, RKey, Buffer, Inline, QPN, QKey, DCKey, SRQN string
 }
 
-// OneSGE returns the first word of the control segment, without the index, of a request with one SGE.
-func (q queue) OneSGE() string {
-	if q.Dest == "" {
-		return "w + 1"
-	}
-	return "w"
+// WR returns a method that encodes SendWRs.
+func (q queue) WR(rare, otherwise, next string) encoder {
+	return encoder{queue: q, Rare: rare, Else: otherwise, Next: next, Opcode: "op", WRID: "wr.WRID",
+		RemoteAddr: "wr.RemoteAddr", RKey: "wr.RKey", Buffer: "bits.RotateLeft64(buffer, 32)", Inline: "wr.Inline",
+		QPN: "wr.QPN", QKey: "wr.QKey", DCKey: "wr.DCKey", SRQN: "wr.RemoteSRQN"}
+}
+
+// List reports whether the method encodes a list.
+func (e encoder) List() bool { return e.Next == "continue" }
+
+// Args returns a method whose arguments are the parts of a request.
+func (q queue) Args() encoder {
+	return encoder{queue: q, Next: "return", Opcode: "op&opMask", WRID: "wrID", RemoteAddr: "raddr", RKey: "rkey",
+		Buffer: "uint64(sge.Length)<<32 | uint64(sge.LKey)", Inline: "data", QPN: "qpn", QKey: "qkey",
+		DCKey: "key", SRQN: "srqn"}
 }
 
 //go:embed encode.tmpl
