@@ -84,9 +84,15 @@ func (r remote) install(ctx context.Context, file string) (string, error) {
 }
 
 func (r remote) compile(ctx context.Context, source string, libraries ...string) (string, string, error) {
-	c, err := r.install(ctx, source)
+	headers, err := filepath.Glob(filepath.Join(filepath.Dir(source), "*.h"))
 	if err != nil {
 		return "", "", err
+	}
+	var c string
+	for _, file := range append(headers, source) {
+		if c, err = r.install(ctx, file); err != nil {
+			return "", "", err
+		}
 	}
 	program := strings.TrimSuffix(c, ".c") + "-c" // ours may have the name
 	args := []string{"cc", "-O2", "-D_GNU_SOURCE", "-o", program, c, "-libverbs"}

@@ -52,11 +52,20 @@ func build(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	source, err := os.ReadFile(inC)
+	headers, err := filepath.Glob(filepath.Join(filepath.Dir(inC), "*.h"))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, filepath.Base(inC)), source, 0o644)
+	for _, file := range append(headers, inC) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func goTool(ctx context.Context, args ...string) error {

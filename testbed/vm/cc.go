@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,15 +14,19 @@ import (
 // CompileC compiles a C source file of the host into a program in the guest,
 // and returns the program's path there. It needs Config.Root. It uses the
 // guest's tcc, libraries and headers, so the host needs no compiler; it takes
-// less than a second. The program is linked dynamically with libibverbs,
-// librdmacm, and libs, which are names as after -l. Warnings are errors. tcc
+// less than a second. It finds the headers of the source's directory. The program is linked dynamically with
+// libibverbs, librdmacm, and libs, which are names as after -l. Warnings are errors. tcc
 // supports C99 and does not optimize: a loop that is measured should spend its
 // time in the libraries. With Config.Fabric it finds libfabric's headers and library.
 func (g *Guest) CompileC(ctx context.Context, source string, libs ...string) (guestPath string, err error) {
 	if !g.config.Root {
 		return "", fmt.Errorf("vm: compiling %s: the guest has no compiler: set Config.Root", source)
 	}
-	installed, err := g.Install(source)
+	headers, err := filepath.Glob(filepath.Join(filepath.Dir(source), "*.h"))
+	if err != nil {
+		return "", err
+	}
+	installed, err := g.Install(source, headers...)
 	if err != nil {
 		return "", err
 	}

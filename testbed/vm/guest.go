@@ -224,8 +224,9 @@ func (g *Guest) heartbeat() {
 }
 
 // Install copies a file of the host into the guest, executable, and returns its
-// path there. The path is valid inside and outside the Debian root.
-func (g *Guest) Install(hostFile string) (guestPath string, err error) {
+// path there. The path is valid inside and outside the Debian root. The files
+// beside are copied to the same directory.
+func (g *Guest) Install(hostFile string, beside ...string) (guestPath string, err error) {
 	g.mu.Lock()
 	g.installed++
 	sub := strconv.Itoa(g.installed)
@@ -234,11 +235,12 @@ func (g *Guest) Install(hostFile string) (guestPath string, err error) {
 	if err := os.Mkdir(filepath.Join(g.files, sub), 0o755); err != nil {
 		return "", fmt.Errorf("vm: install: %w", err)
 	}
-	name := filepath.Base(hostFile)
-	if err := copyFile(hostFile, filepath.Join(g.files, sub, name)); err != nil {
-		return "", fmt.Errorf("vm: install: %w", err)
+	for _, file := range append(beside, hostFile) {
+		if err := copyFile(file, filepath.Join(g.files, sub, filepath.Base(file))); err != nil {
+			return "", fmt.Errorf("vm: install: %w", err)
+		}
 	}
-	return wire.FilesDir + "/" + sub + "/" + name, nil
+	return wire.FilesDir + "/" + sub + "/" + filepath.Base(hostFile), nil
 }
 
 func copyFile(from, to string) error {

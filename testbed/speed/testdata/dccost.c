@@ -6,34 +6,13 @@
  *
  *   dccost DEVICE ROUNDS
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-#include <infiniband/verbs.h>
 #include <infiniband/mlx5dv.h>
+#include "cost.h"
 
 #define EACH 128
 #define LIST 32
 #define SIZE 32
 #define KEY 0xffeeddccull
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "dccost: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
 
 enum { WRITE, INLINE, LIST32, LIST32INLINE, LOOP1, LOOP32, KINDS };
 static const char *names[KINDS] = { "write", "inline", "list32", "list32inline", "loop1", "loop32" };
@@ -78,24 +57,15 @@ static void prepare(void)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_srq_init_attr s = { .attr = { .max_wr = 16, .max_sge = 1 } };
-	struct ibv_port_attr port;
-	struct ibv_ah_attr self = { .port_num = 1 };
+	struct ibv_ah_attr self = own_address(ctx);
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 	struct ibv_qp *dct, *qp;
 	must(pd != NULL, "ibv_alloc_pd");
-	must(!posix_memalign((void **)&buf, 4096, 65536), "memory");
-	memset(buf, 0, 65536);
+	buf = allocate(65536);
 	mr = ibv_reg_mr(pd, buf, 65536, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	must(mr != NULL, "ibv_reg_mr");
 	cq = ibv_create_cq(ctx, 2 * EACH, NULL, NULL, 0);
 	must(cq != NULL, "ibv_create_cq");
-	must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
-	self.dlid = port.lid;
-	if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
-		self.is_global = 1;
-		self.grh.hop_limit = 1;
-		must(!ibv_query_gid(ctx, 1, 0, &self.grh.dgid), "ibv_query_gid");
-	}
 	dct = create(pd, MLX5DV_DCTYPE_DCT, ibv_create_srq(pd, &s));
 	must(!ibv_modify_qp(dct, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "DCT, INIT");
 	a.qp_state = IBV_QPS_RTR;
@@ -156,48 +126,13 @@ static void run(int kind)
 	must(!err, names[kind]);
 }
 
-static void take(void)
-{
-	struct ibv_wc wc[LIST];
-	int got = 0, i, k;
-	while (got < EACH) {
-		k = ibv_poll_cq(cq, LIST, wc);
-		must(k >= 0, "poll");
-		for (i = 0; i < k; i++)
-			must(wc[i].status == 0, "poll");
-		got += k;
-	}
-}
-
-/* settle has the device execute what has been posted: it serves a command after
- * the doorbells before it. */
-static void settle(void)
-{
-	struct ibv_port_attr port;
-	int i;
-	for (i = 0; i < 3; i++) {
-		must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
-		usleep(2000);
-	}
-}
-
 int main(int argc, char **argv)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	double t, took, clock = 1e9;
+	double t, took, clock = clock_cost();
 	int i, k;
-	must(argc == 3 && list, "arguments");
-	for (i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
-			ctx = ibv_open_device(list[i]);
-	must(ctx != NULL, "ibv_open_device");
+	must(argc == 3, "arguments");
+	ctx = open_device(argv[1]);
 	prepare();
-	for (i = 0; i < 10; i++) {
-		t = now();
-		took = now() - t;
-		if (took < clock)
-			clock = took;
-	}
 	for (i = 0; i < atoi(argv[2]); i++)
 		for (k = 0; k < KINDS; k++) {
 			t = now();
@@ -207,8 +142,8 @@ int main(int argc, char **argv)
 				best[k] = took;
 			if (k >= LOOP1)
 				continue;
-			settle();
-			take();
+			settle(ctx);
+			take(cq, EACH, LIST);
 		}
 	for (k = 0; k < KINDS; k++)
 		printf("%s %.1f\n", names[k], best[k]);

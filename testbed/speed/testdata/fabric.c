@@ -7,13 +7,7 @@
  * The endpoints are connected ones, FI_EP_MSG, which verbs has. With rdm they are FI_EP_RDM, of the provider ofi_rxm on
  * top of verbs.
  */
-#include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -21,14 +15,9 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include "messages.h"
 
-#define SMALL 64
-#define LARGE (1 << 20)
-#define SLOTS 4
 #define QUEUE 32
-#define PORT "7479"
-#define BLOCKS (1 << 20) /* of SMALL bytes that the churning thread holds */
-#define PER_TICK 128 /* of them that it replaces every millisecond */
 
 struct side {
 	struct fid_fabric *fabric;
@@ -56,21 +45,6 @@ static void check(long ret, const char *what)
 		fprintf(stderr, "fabric: %s: %s\n", what, fi_strerror(-ret));
 		exit(1);
 	}
-}
-
-static double clock_us(clockid_t id)
-{
-	struct timespec t;
-	check(clock_gettime(id, &t), "clock_gettime");
-	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
-}
-
-static void *allocate(size_t n)
-{
-	void *p = NULL;
-	check(-posix_memalign(&p, 4096, n), "memory");
-	memset(p, 0, n);
-	return p;
 }
 
 /* again reports whether a request that found its queue full is to be repeated. */
@@ -314,95 +288,6 @@ static void echo(size_t n)
 
 static void do_small(void) { echo(SMALL); }
 static void do_large(void) { echo(LARGE); }
-
-static const struct operation { const char *name; int count; void (*run)(void); } operations[] = {
-	{ "read", 150, do_read }, { "write", 150, do_write }, { "small", 150, do_small }, { "large", 20, do_large } };
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-/* cost prints the median CPU time of several rounds. */
-static void cost(int rounds)
-{
-	double *all = allocate(rounds * sizeof *all);
-	for (size_t k = 0; k < sizeof operations / sizeof *operations; k++) {
-		const struct operation *o = &operations[k];
-		for (int r = 0; r < rounds; r++) {
-			double began;
-			o->run(); /* what follows begins in the same state */
-			began = clock_us(CLOCK_PROCESS_CPUTIME_ID);
-			for (int i = 0; i < o->count; i++)
-				o->run();
-			all[r] = (clock_us(CLOCK_PROCESS_CPUTIME_ID) - began) * 1e3 / o->count;
-		}
-		qsort(all, rounds, sizeof *all, compare);
-		printf("%s %.0f\n", o->name, (all[(rounds - 1) / 2] + all[rounds / 2]) / 2);
-	}
-	free(all);
-}
-
-/* times prints quantiles of the times of count operations. */
-static void times(const char *name, int count, void (*run)(void))
-{
-	double *all = allocate(count * sizeof *all);
-	for (int i = 0; i < 100; i++)
-		run();
-	for (int i = 0; i < count; i++) {
-		double began = clock_us(CLOCK_MONOTONIC);
-		run();
-		all[i] = clock_us(CLOCK_MONOTONIC) - began;
-	}
-	qsort(all, count, sizeof *all, compare);
-	printf("%s.p50 %.2f\n%s.p99 %.2f\n%s.p99.9 %.2f\n", name, all[count / 2], name, all[(int)(count * 0.99)], name,
-		all[(int)(count * 0.999)]);
-	free(all);
-}
-
-struct block { struct block *next; char rest[SMALL - sizeof(void *)]; };
-
-static struct block *allocate_block(void)
-{
-	struct block *b = malloc(sizeof *b);
-	check(b ? 0 : -FI_ENOMEM, "malloc");
-	b->next = NULL;
-	return b;
-}
-
-static volatile int stop;
-
-/* churn frees and allocates blocks at a steady rate. */
-static void *churn(void *blocks)
-{
-	struct block **all = blocks;
-	uint32_t at = 1;
-	while (!stop) {
-		for (int i = 0; i < PER_TICK; i++) {
-			at = at * 1664525 + 1013904223;
-			free(all[at % BLOCKS]);
-			all[at % BLOCKS] = allocate_block();
-		}
-		usleep(1000);
-	}
-	return NULL;
-}
-
-static void tail(int count)
-{
-	struct block **all = allocate(BLOCKS * sizeof *all);
-	pthread_t t;
-	times("read", count, do_read);
-	times("write", count, do_write);
-	times("small", count, do_small);
-	for (int i = 0; i < BLOCKS; i++)
-		all[i] = allocate_block();
-	check(-pthread_create(&t, NULL, churn, all), "pthread_create");
-	times("churned", count, do_small);
-	stop = 1;
-	pthread_join(t, NULL);
-}
 
 int main(int argc, char **argv)
 {

@@ -3,12 +3,7 @@
  *
  *   objects -d DEVICE -n COUNT
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <infiniband/verbs.h>
+#include "cost.h"
 
 #define SIZE 4096
 
@@ -16,21 +11,6 @@ static struct ibv_context *ctx;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static char *memory;
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "objects: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
-}
 
 static void *make_mr(void) { return ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE); }
 static int drop_mr(void *o) { return ibv_dereg_mr(o); }
@@ -59,34 +39,19 @@ static void measure(const char *kind, int count, void *(*make)(void), int (*drop
 	made = now();
 	for (i = 0; i < count; i++)
 		must(!drop(all[i]), kind);
-	printf("%s.create %.2f\n%s.destroy %.2f\n", kind, (made - began) / count, kind, (now() - made) / count);
+	printf("%s.create %.2f\n%s.destroy %.2f\n", kind, (made - began) / 1e3 / count, kind, (now() - made) / 1e3 / count);
 	free(all);
 }
 
 int main(int argc, char **argv)
 {
-	const char *device = "mlx5_0";
-	struct ibv_device **list;
-	int i, count = 1000;
-	for (i = 1; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "-d"))
-			device = argv[i + 1];
-		if (!strcmp(argv[i], "-n"))
-			count = atoi(argv[i + 1]);
-	}
-	list = ibv_get_device_list(NULL);
-	must(list != NULL, "ibv_get_device_list");
-	for (i = 0; list[i] && strcmp(ibv_get_device_name(list[i]), device); i++)
-		;
-	must(list[i] != NULL, device);
-	ctx = ibv_open_device(list[i]);
-	must(ctx != NULL, "ibv_open_device");
+	int count = atoi(option(argc, argv, "-n", "1000"));
+	ctx = open_device(option(argc, argv, "-d", "mlx5_0"));
 	pd = ibv_alloc_pd(ctx);
 	must(pd != NULL, "ibv_alloc_pd");
 	cq = make_cq();
 	must(cq != NULL, "ibv_create_cq");
-	must(!posix_memalign((void **)&memory, SIZE, SIZE), "memory");
-	memset(memory, 0, SIZE);
+	memory = allocate(SIZE);
 	measure("MR", count, make_mr, drop_mr);
 	measure("CQ", count, make_cq, drop_cq);
 	measure("QP", count, make_qp, drop_qp);

@@ -3,14 +3,9 @@
  *
  *   parallel -d DEVICE -qps COUNT
  */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <infiniband/verbs.h>
+#include "cost.h"
 
 #define EACH 16
 #define SIZE 32
@@ -28,52 +23,6 @@ static struct ibv_context *ctx;
 static struct ibv_pd *pd;
 static struct ibv_mr *mr;
 static int lists;
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "parallel: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
-/* connect_self takes the queue pair to RTS, with itself as its peer. */
-static void connect_self(struct ibv_qp *qp)
-{
-	struct ibv_port_attr port;
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
-	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
-	memset(&a, 0, sizeof a);
-	a.qp_state = IBV_QPS_RTR;
-	a.path_mtu = IBV_MTU_1024;
-	a.dest_qp_num = qp->qp_num;
-	a.max_dest_rd_atomic = 1;
-	a.ah_attr.port_num = 1;
-	a.ah_attr.dlid = port.lid;
-	if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
-		a.ah_attr.is_global = 1;
-		a.ah_attr.grh.hop_limit = 1;
-		must(!ibv_query_gid(ctx, 1, 0, &a.ah_attr.grh.dgid), "ibv_query_gid");
-	}
-	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
-	memset(&a, 0, sizeof a);
-	a.qp_state = IBV_QPS_RTS;
-	a.timeout = 14;
-	a.retry_cnt = 7;
-	a.rnr_retry = 7;
-	a.max_rd_atomic = 1;
-	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
-}
 
 static void prepare(struct writer *w)
 {
@@ -115,42 +64,17 @@ static void *write_lists(void *arg)
 	return NULL;
 }
 
-static int longer(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	int i;
-	must(list != NULL, "ibv_get_device_list");
-	for (i = 0; list[i] && strcmp(ibv_get_device_name(list[i]), name); i++)
-		;
-	must(list[i] != NULL, name);
-	return ibv_open_device(list[i]);
-}
-
 int main(int argc, char **argv)
 {
-	const char *device = "mlx5_0";
 	struct writer *writers;
 	double *all;
-	int i, qps = 1;
-	for (i = 1; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "-d"))
-			device = argv[i + 1];
-		if (!strcmp(argv[i], "-qps"))
-			qps = atoi(argv[i + 1]);
-	}
+	int i, qps = atoi(option(argc, argv, "-qps", "1"));
 	must(qps > 0, "-qps");
 	lists = SAMPLES / qps > LEAST ? SAMPLES / qps : LEAST;
-	ctx = open_device(device);
-	must(ctx != NULL, "ibv_open_device");
+	ctx = open_device(option(argc, argv, "-d", "mlx5_0"));
 	pd = ibv_alloc_pd(ctx);
 	must(pd != NULL, "ibv_alloc_pd");
-	mr = ibv_reg_mr(pd, calloc(1, 4096), SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	mr = ibv_reg_mr(pd, allocate(4096), SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	must(mr != NULL, "ibv_reg_mr");
 	writers = calloc(qps, sizeof *writers);
 	all = calloc((size_t)qps * lists, sizeof *all);
@@ -163,7 +87,7 @@ int main(int argc, char **argv)
 		must(!pthread_join(writers[i].thread, NULL), "pthread_join");
 		memcpy(all + (size_t)i * lists, writers[i].took, lists * sizeof *all);
 	}
-	qsort(all, (size_t)qps * lists, sizeof *all, longer);
+	qsort(all, (size_t)qps * lists, sizeof *all, compare);
 	printf("post %.1f\n", all[(size_t)qps * lists / 2] / EACH);
 	return 0;
 }

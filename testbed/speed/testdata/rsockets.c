@@ -7,23 +7,13 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <rdma/rsocket.h>
+#include "cost.h"
 
 #define PORT 7479
 
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-struct account { double rss, mapped, mappings, files, threads; };
+struct account { struct usage memory; double files, threads; };
 
 static int entries(const char *path)
 {
@@ -37,28 +27,9 @@ static int entries(const char *path)
 	return n;
 }
 
-static struct account now(void)
+static struct account account(void)
 {
-	struct account a = { 0 };
-	char line[512];
-	long kib;
-	FILE *f = fopen("/proc/self/status", "r");
-
-	must(f != NULL, "/proc/self/status");
-	while (fgets(line, sizeof line, f)) {
-		if (sscanf(line, "VmRSS: %ld", &kib) == 1)
-			a.rss = kib * 1024.0;
-		if (sscanf(line, "VmSize: %ld", &kib) == 1)
-			a.mapped = kib * 1024.0;
-	}
-	fclose(f);
-	f = fopen("/proc/self/maps", "r");
-	must(f != NULL, "/proc/self/maps");
-	while (fgets(line, sizeof line, f))
-		a.mappings++;
-	fclose(f);
-	a.files = entries("/proc/self/fd");
-	a.threads = entries("/proc/self/task");
+	struct account a = { usage(), entries("/proc/self/fd"), entries("/proc/self/task") };
 	return a;
 }
 
@@ -100,12 +71,12 @@ int main(int argc, char **argv)
 	must(rbind(listener, (struct sockaddr *)&at, sizeof at) == 0, "rbind");
 	must(rlisten(listener, 16) == 0, "rlisten");
 	pairs(&at, 1);
-	a = now();
+	a = account();
 	pairs(&at, atoi(argv[2]));
-	b = now();
+	b = account();
 	n = 2.0 * atoi(argv[2]);
-	printf("rsocket.rss %.0f\nrsocket.mapped %.0f\nrsocket.mappings %.3f\n", (b.rss - a.rss) / n,
-	       (b.mapped - a.mapped) / n, (b.mappings - a.mappings) / n);
+	printf("rsocket.rss %.0f\nrsocket.mapped %.0f\nrsocket.mappings %.3f\n", (b.memory.rss - a.memory.rss) / n,
+	       (b.memory.mapped - a.memory.mapped) / n, (b.memory.mappings - a.memory.mappings) / n);
 	printf("rsocket.files %.3f\nrsocket.threads %.3f\n", (b.files - a.files) / n, (b.threads - a.threads) / n);
 	return 0;
 }

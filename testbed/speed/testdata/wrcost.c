@@ -6,34 +6,13 @@
  *   wrcost DEVICE QPS ROUNDS
  *   wrcost DEVICE memory COUNT
  */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-#include <infiniband/verbs.h>
+#include "cost.h"
 
 #define EACH 128
 #define LIST 32
 #define SIZE 32
 #define LONG 200 /* a message that no completion carries */
 #define MAX_ROUNDS 15
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "wrcost: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-}
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
 
 enum { WRITE, INLINE, LIST32, LIST32INLINE, RECV, RECV32, POLL1, POLL32, EMPTY, SHORT1, SHORT32, LONG1, LONG32, LOOP, KINDS };
 static const char *names[KINDS] = { "write", "inline", "list32", "list32inline", "recv", "recv32", "poll1", "poll32", "empty", "short1", "short32", "long1", "long32", "loop" };
@@ -66,46 +45,13 @@ static struct ibv_qp *create(int sends, int receives, int inline_data)
 	return create_on(cq, sends, receives, inline_data);
 }
 
-/* connect takes a queue pair to RTS, with itself as its peer. */
-static struct ibv_qp *connect_self(struct ibv_qp *qp)
-{
-	struct ibv_port_attr port;
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
-	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
-	memset(&a, 0, sizeof a);
-	a.qp_state = IBV_QPS_RTR;
-	a.path_mtu = IBV_MTU_1024;
-	a.dest_qp_num = qp->qp_num;
-	a.max_dest_rd_atomic = 1;
-	a.ah_attr.port_num = 1;
-	a.ah_attr.dlid = port.lid;
-	if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
-		a.ah_attr.is_global = 1;
-		a.ah_attr.grh.hop_limit = 1;
-		must(!ibv_query_gid(ctx, 1, 0, &a.ah_attr.grh.dgid), "ibv_query_gid");
-	}
-	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
-	memset(&a, 0, sizeof a);
-	a.qp_state = IBV_QPS_RTS;
-	a.timeout = 14;
-	a.retry_cnt = 7;
-	a.rnr_retry = 7;
-	a.max_rd_atomic = 1;
-	must(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-		IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
-	return qp;
-}
-
 static void prepare(int qps)
 {
-	char *buf = NULL;
+	char *buf = allocate(65536);
 	struct ibv_mr *mr;
 	struct ibv_qp **all = calloc(qps, sizeof *all);
 	int i, k;
-	must(all && !posix_memalign((void **)&buf, 4096, 65536), "memory");
-	memset(buf, 0, 65536);
+	must(all != NULL, "memory");
 	mr = ibv_reg_mr(pd, buf, 65536, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	must(mr != NULL, "ibv_reg_mr");
 	cq = ibv_create_cq(ctx, 2 * EACH, NULL, NULL, 0);
@@ -168,41 +114,11 @@ static void run(int kind)
 	must(!err, names[kind]);
 }
 
-/* take polls all completions of a round and returns how many calls found none. */
-static int take(int n)
-{
-	int (*poll)(struct ibv_cq *, int, struct ibv_wc *) = ctx->ops.poll_cq;
-	struct ibv_wc wc[LIST];
-	int got = 0, empty = 0, i, k;
-	while (got < EACH) {
-		k = poll(cq, n, wc);
-		must(k >= 0, "poll");
-		for (i = 0; i < k; i++)
-			must(wc[i].status == 0, "poll");
-		if (k == 0)
-			empty++;
-		got += k;
-	}
-	return empty;
-}
-
 static void note(int kind, double took, double clock)
 {
 	took = (took - clock) / EACH;
 	if (best[kind] == 0 || took < best[kind])
 		best[kind] = took;
-}
-
-/* settle has the device execute what has been posted: it serves a command after
- * the doorbells before it. */
-static void settle(void)
-{
-	struct ibv_port_attr port;
-	int i;
-	for (i = 0; i < 3; i++) {
-		must(!ibv_query_port(ctx, 1, &port), "ibv_query_port");
-		usleep(2000);
-	}
 }
 
 /* arrive has a round of messages arrive at the queue pair that sends them. The
@@ -222,7 +138,7 @@ static void arrive(int size)
 		w.send_flags = i == EACH - 1 ? IBV_SEND_SIGNALED : 0;
 		must(!ibv_post_send(loopback, &w, &bad), "ibv_post_send");
 	}
-	settle();
+	settle(ctx);
 	must(ibv_poll_cq(sent, 1, &wc) == 1 && wc.status == 0, "the last message");
 }
 
@@ -233,7 +149,7 @@ static void measure_arrivals(double clock)
 	for (k = SHORT1; k <= LONG32; k++) {
 		arrive(k == SHORT1 || k == SHORT32 ? SIZE : LONG);
 		t = now();
-		empty = take(k == SHORT1 || k == LONG1 ? 1 : LIST);
+		empty = take(cq, EACH, k == SHORT1 || k == LONG1 ? 1 : LIST);
 		took = now() - t;
 		if (!empty)
 			note(k, took, clock);
@@ -242,14 +158,8 @@ static void measure_arrivals(double clock)
 
 static void measure(int rounds)
 {
-	double t, took, clock = 1e9;
+	double t, took, clock = clock_cost();
 	int i, k, m;
-	for (i = 0; i < 10; i++) {
-		t = now();
-		took = now() - t;
-		if (took < clock)
-			clock = took;
-	}
 	for (i = 0; i < rounds; i++) {
 		for (m = WRITE; m <= RECV32; m++) {
 			int j, n;
@@ -260,9 +170,9 @@ static void measure(int rounds)
 			note(k, now() - t, clock);
 			if (k >= RECV)
 				continue;
-			settle();
+			settle(ctx);
 			t = now();
-			j = take(n);
+			j = take(cq, EACH, n);
 			took = now() - t;
 			if (!j)
 				note(n == 1 ? POLL1 : POLL32, took, clock);
@@ -282,30 +192,6 @@ static void measure(int rounds)
 		must(best[k] != 0, names[k]);
 		printf("%s %.1f\n", names[k], best[k]);
 	}
-}
-
-struct usage { double rss, mapped, mappings; };
-
-static struct usage usage(void)
-{
-	struct usage u = { 0 };
-	char line[512];
-	long kib;
-	FILE *f = fopen("/proc/self/status", "r");
-	must(f != NULL, "/proc/self/status");
-	while (fgets(line, sizeof line, f)) {
-		if (sscanf(line, "VmRSS: %ld", &kib) == 1)
-			u.rss = kib * 1024.0;
-		if (sscanf(line, "VmSize: %ld", &kib) == 1)
-			u.mapped = kib * 1024.0;
-	}
-	fclose(f);
-	f = fopen("/proc/self/maps", "r");
-	must(f != NULL, "/proc/self/maps");
-	while (fgets(line, sizeof line, f))
-		u.mappings++;
-	fclose(f);
-	return u;
 }
 
 static void tell(const char *kind, int count, struct usage a, struct usage b)
@@ -338,13 +224,8 @@ static void weigh(int count)
 
 int main(int argc, char **argv)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	int i;
-	must(argc == 4 && list, "arguments");
-	for (i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
-			ctx = ibv_open_device(list[i]);
-	must(ctx != NULL, "ibv_open_device");
+	must(argc == 4, "arguments");
+	ctx = open_device(argv[1]);
 	pd = ibv_alloc_pd(ctx);
 	must(pd != NULL, "ibv_alloc_pd");
 	if (!strcmp(argv[2], "memory")) {
