@@ -81,7 +81,7 @@ type PathRecord struct {
 	QoSClass     uint16
 	SL           uint8
 	MTU          uverbs.MTU
-	Rate         uint8
+	Rate         uverbs.Rate
 	LifeTime     uint8 // 4.096 us * 2^LifeTime
 	Preference   uint8
 }
@@ -121,7 +121,7 @@ func (p *PathRecord) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, p.PKey)
 	b = binary.BigEndian.AppendUint16(b, p.QoSClass<<4|uint16(p.SL&0xf))
 	const sel = exactly << selectorShift
-	b = append(b, sel|uint8(p.MTU)&0x3f, sel|p.Rate&0x3f, sel|p.LifeTime&0x3f, p.Preference)
+	b = append(b, sel|uint8(p.MTU)&0x3f, sel|uint8(p.Rate)&0x3f, sel|p.LifeTime&0x3f, p.Preference)
 	return append(b, make([]byte, 6)...)
 }
 
@@ -141,7 +141,7 @@ func parsePath(b []byte) (PathRecord, bool) {
 		TrafficClass: r[48], Reversible: r[49]>>7 != 0, NumPaths: r[49] & 0x7f,
 		PKey:     binary.BigEndian.Uint16(r[50:]),
 		QoSClass: binary.BigEndian.Uint16(r[52:]) >> 4, SL: r[53] & 0xf,
-		MTU: uverbs.MTU(r[54] & 0x3f), Rate: r[55] & 0x3f, LifeTime: r[56] & 0x3f, Preference: r[57],
+		MTU: uverbs.MTU(r[54] & 0x3f), Rate: uverbs.Rate(r[55] & 0x3f), LifeTime: r[56] & 0x3f, Preference: r[57],
 	}, true
 }
 

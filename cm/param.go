@@ -137,7 +137,7 @@ func ahAttr(a *uapi.IbUverbsAhAttr) uverbs.AHAttr {
 		DLID:         a.Dlid,
 		SL:           a.Sl,
 		SrcPathBits:  a.SrcPathBits,
-		StaticRate:   a.StaticRate,
+		StaticRate:   uverbs.Rate(a.StaticRate),
 		IsGlobal:     a.IsGlobal != 0,
 		Port:         a.PortNum,
 	}

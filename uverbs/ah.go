@@ -77,7 +77,7 @@ func (a *AHAttr) wire() uapi.IbUverbsAhAttr {
 	return uapi.IbUverbsAhAttr{
 		Grh: uapi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: a.SGIDIndex,
 			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
-		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: uint8(a.StaticRate),
 		IsGlobal: b2u(a.IsGlobal), PortNum: a.Port}
 }
 

@@ -54,7 +54,8 @@ func (c *Context) queryEthernet() (a driver.EthernetAttr, err error) {
 	err = c.queryDevice(func(r *uapi.IbUverbsExQueryDeviceResp, d driver.Description) {
 		a = driver.EthernetAttr{MaxTSO: d.MaxTSO, TSOQPTypes: d.TSOQPTypes, RSSQPTypes: r.RssCaps.SupportedQpts,
 			MaxRWQTables: r.RssCaps.MaxRwqIndirectionTables, MaxRWQTableSize: r.RssCaps.MaxRwqIndirectionTableSize,
-			HashFunctions: d.HashFunctions, HashFields: d.HashFields, MaxWQ: r.MaxWqTypeRq, RawPacketCaps: r.RawPacketCaps}
+			HashFunctions: d.HashFunctions, HashFields: d.HashFields, MaxWQ: r.MaxWqTypeRq, RawPacketCaps: r.RawPacketCaps,
+			MaxRawEthyQP: r.Base.MaxRawEthyQp}
 	})
 	return a, err
 }
@@ -90,7 +91,7 @@ func (c *Context) QueryPort(port int) (*PortAttr, error) {
 	l := &r.LegacyResp
 	a := &PortAttr{
 		State: PortState(l.State), MaxMTU: MTU(l.MaxMtu), ActiveMTU: MTU(l.ActiveMtu), GIDTableLen: int(l.GidTblLen),
-		CapFlags: l.PortCapFlags, CapFlags2: r.PortCapFlags2, MaxMsgSize: l.MaxMsgSz,
+		CapFlags: PortCapFlags(l.PortCapFlags), CapFlags2: PortCapFlags2(r.PortCapFlags2), MaxMsgSize: l.MaxMsgSz,
 		BadPKeyCntr: l.BadPkeyCntr, QKeyViolCntr: l.QkeyViolCntr, PKeyTableLen: int(l.PkeyTblLen),
 		LID: l.Lid, SMLID: l.SmLid, LMC: l.Lmc, MaxVLNum: l.MaxVlNum, SMSL: l.SmSl,
 		SubnetTimeout: l.SubnetTimeout, InitTypeReply: l.InitTypeReply, ActiveWidth: l.ActiveWidth,

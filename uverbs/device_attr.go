@@ -35,7 +35,6 @@ type DeviceAttr struct {
 	MaxQPInitRdAtom   int // outstanding READs and atomics that a QP can issue
 	AtomicCap         AtomicCap
 	MaxMW             int
-	MaxRawEthyQP      int
 	MaxMcastGrp       int
 	MaxMcastQPAttach  int
 	MaxTotalMcastQP   int
@@ -49,7 +48,6 @@ type DeviceAttr struct {
 	ODP               ODPCaps
 	TimestampMask     uint64 // 0: no completion timestamps
 	HCACoreClock      uint64 // kHz
-	CapFlagsEx        DeviceCapFlags
 	PacketPacing      PacketPacingCaps
 	TagMatching       TMCaps
 	MaxModerateCount  int // for CQ.Moderate
@@ -96,8 +94,7 @@ func (a *DeviceAttr) fillBase(r *uapi.IbUverbsQueryDeviceResp) {
 		MaxQPRdAtom: int(r.MaxQpRdAtom), MaxResRdAtom: int(r.MaxResRdAtom),
 		MaxQPInitRdAtom: int(r.MaxQpInitRdAtom),
 		AtomicCap:       AtomicCap(r.AtomicCap), MaxMW: int(r.MaxMw),
-		MaxRawEthyQP: int(r.MaxRawEthyQp),
-		MaxMcastGrp:  int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach),
+		MaxMcastGrp: int(r.MaxMcastGrp), MaxMcastQPAttach: int(r.MaxMcastQpAttach),
 		MaxTotalMcastQP: int(r.MaxTotalMcastQpAttach),
 		MaxAH:           int(r.MaxAh),
 		MaxSRQ:          int(r.MaxSrq), MaxSRQWR: int(r.MaxSrqWr), MaxSRQSGE: int(r.MaxSrqSge),
@@ -112,7 +109,8 @@ func (a *DeviceAttr) fillExtended(r *uapi.IbUverbsExQueryDeviceResp) {
 	ops := &odp.PerTransportCaps
 	a.ODP = ODPCaps{General: ODPFlags(odp.GeneralCaps), RC: ODPOps(ops.RcOdpCaps), UC: ODPOps(ops.UcOdpCaps),
 		UD: ODPOps(ops.UdOdpCaps), XRC: ODPOps(r.XrcOdpCaps)}
-	a.TimestampMask, a.HCACoreClock, a.CapFlagsEx = r.TimestampMask, r.HcaCoreClock, DeviceCapFlags(r.DeviceCapFlagsEx)
+	a.TimestampMask, a.HCACoreClock = r.TimestampMask, r.HcaCoreClock
+	a.CapFlags |= DeviceCapFlags(r.DeviceCapFlagsEx)
 	tm := &r.TmCaps
 	a.TagMatching = TMCaps{int(tm.MaxRndvHdrSize), int(tm.MaxNumTags), int(tm.Flags), int(tm.MaxOps), int(tm.MaxSge)}
 	a.MaxModerateCount = int(r.CqModerationCaps.MaxCqModerationCount)
@@ -138,8 +136,8 @@ type PortAttr struct {
 	MaxMTU        MTU
 	ActiveMTU     MTU
 	GIDTableLen   int
-	CapFlags      uint32 // IBV_PORT_*
-	CapFlags2     uint16
+	CapFlags      PortCapFlags
+	CapFlags2     PortCapFlags2
 	MaxMsgSize    uint32
 	BadPKeyCntr   uint32
 	QKeyViolCntr  uint32

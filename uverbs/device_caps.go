@@ -1,7 +1,7 @@
 package uverbs
 
-// DeviceCapFlags are features of a device: IBV_DEVICE_*. Bits above 31 are in
-// DeviceAttr.CapFlagsEx only.
+// DeviceCapFlags are features of a device: IBV_DEVICE_*. The lower 32 bits are C's device_cap_flags, and all of
+// them its device_cap_flags_ex.
 type DeviceCapFlags uint64
 
 // The features of devices.
@@ -35,6 +35,52 @@ const (
 	DeviceFlushGlobal         DeviceCapFlags = 1 << 38
 	DeviceFlushPersistent     DeviceCapFlags = 1 << 39
 	DeviceAtomicWrite         DeviceCapFlags = 1 << 40
+)
+
+// PortCapFlags are features of a port: ibv_port_cap_flags.
+type PortCapFlags uint32
+
+// The features of ports.
+const (
+	PortSM                   PortCapFlags = 1 << 1
+	PortNoticeSup            PortCapFlags = 1 << 2
+	PortTrapSup              PortCapFlags = 1 << 3
+	PortOptIPDSup            PortCapFlags = 1 << 4
+	PortAutoMigrSup          PortCapFlags = 1 << 5
+	PortSLMapSup             PortCapFlags = 1 << 6
+	PortMKeyNVRAM            PortCapFlags = 1 << 7
+	PortPKeyNVRAM            PortCapFlags = 1 << 8
+	PortLEDInfoSup           PortCapFlags = 1 << 9
+	PortSysImageGUIDSup      PortCapFlags = 1 << 11
+	PortPKeySwExtPortTrapSup PortCapFlags = 1 << 12
+	PortExtendedSpeedsSup    PortCapFlags = 1 << 14
+	PortCapMask2Sup          PortCapFlags = 1 << 15
+	PortCMSup                PortCapFlags = 1 << 16
+	PortSNMPTunnelSup        PortCapFlags = 1 << 17
+	PortReinitSup            PortCapFlags = 1 << 18
+	PortDeviceMgmtSup        PortCapFlags = 1 << 19
+	PortVendorClassSup       PortCapFlags = 1 << 20
+	PortDRNoticeSup          PortCapFlags = 1 << 21
+	PortCapMaskNoticeSup     PortCapFlags = 1 << 22
+	PortBootMgmtSup          PortCapFlags = 1 << 23
+	PortLinkLatencySup       PortCapFlags = 1 << 24
+	PortClientRegSup         PortCapFlags = 1 << 25
+	PortIPBasedGIDs          PortCapFlags = 1 << 26
+)
+
+// PortCapFlags2 are further features of a port, if it has [PortCapMask2Sup]: ibv_port_cap_flags2.
+type PortCapFlags2 uint16
+
+// The further features of ports.
+const (
+	PortSetNodeDescSup          PortCapFlags2 = 1 << 0
+	PortInfoExtSup              PortCapFlags2 = 1 << 1
+	PortVirtSup                 PortCapFlags2 = 1 << 2
+	PortSwitchPortStateTableSup PortCapFlags2 = 1 << 3
+	PortLinkWidth2XSup          PortCapFlags2 = 1 << 4
+	PortLinkSpeedHDRSup         PortCapFlags2 = 1 << 5
+	PortLinkSpeedNDRSup         PortCapFlags2 = 1 << 10
+	PortLinkSpeedXDRSup         PortCapFlags2 = 1 << 12
 )
 
 // ODPFlags are the kinds of on-demand paging that a device supports: ibv_odp_general_caps.

@@ -95,7 +95,7 @@ var (
 		kinds: []error{ErrOpcode},
 	}
 	// ErrOpNotSupported: the device does not support the operation or flag on QPs of this type:
-	// see CapFlags and CapFlagsEx of Context.QueryDevice. It matches ErrOpcode and ErrNotSupported.
+	// see CapFlags of Context.QueryDevice. It matches ErrOpcode and ErrNotSupported.
 	ErrOpNotSupported error = &sentinel{
 		text:  "uverbs: the device does not support this operation or flag on QPs of this type",
 		errno: unix.EINVAL,

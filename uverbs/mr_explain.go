@@ -59,10 +59,10 @@ func (c *Context) lacksAccess(a Access) string {
 	switch {
 	case a&OnDemand != 0 && attr.ODP.General&ODPSupport == 0:
 		return "the device has no on-demand paging (DeviceAttr.ODP): leave OnDemand out"
-	case a&FlushGlobal != 0 && attr.CapFlagsEx&DeviceFlushGlobal == 0:
-		return "the device has no FLUSH to global visibility (DeviceAttr.CapFlagsEx): leave FlushGlobal out"
-	case a&FlushPersistent != 0 && attr.CapFlagsEx&DeviceFlushPersistent == 0:
-		return "the device has no FLUSH to persistence (DeviceAttr.CapFlagsEx): leave FlushPersistent out"
+	case a&FlushGlobal != 0 && attr.CapFlags&DeviceFlushGlobal == 0:
+		return "the device has no FLUSH to global visibility (DeviceAttr.CapFlags): leave FlushGlobal out"
+	case a&FlushPersistent != 0 && attr.CapFlags&DeviceFlushPersistent == 0:
+		return "the device has no FLUSH to persistence (DeviceAttr.CapFlags): leave FlushPersistent out"
 	}
 	return ""
 }

@@ -175,7 +175,7 @@ type AHAttr struct {
 	DLID         uint16 // InfiniBand only
 	SL           uint8
 	SrcPathBits  uint8
-	StaticRate   uint8
+	StaticRate   Rate  // of a peer with a slower port
 	Port         uint8 // counted from 1
 }
 
@@ -224,7 +224,7 @@ func (a *AHAttr) encode(d *uapi.IbUverbsQpDest) {
 		TrafficClass: a.TrafficClass,
 		Sl:           a.SL,
 		SrcPathBits:  a.SrcPathBits,
-		StaticRate:   a.StaticRate,
+		StaticRate:   uint8(a.StaticRate),
 		IsGlobal:     b2u(a.IsGlobal),
 		PortNum:      a.Port,
 	}
@@ -240,7 +240,7 @@ func (a *AHAttr) decode(d *uapi.IbUverbsQpDest) {
 		TrafficClass: d.TrafficClass,
 		SL:           d.Sl,
 		SrcPathBits:  d.SrcPathBits,
-		StaticRate:   d.StaticRate,
+		StaticRate:   Rate(d.StaticRate),
 		IsGlobal:     d.IsGlobal != 0,
 		Port:         d.PortNum,
 	}

@@ -53,7 +53,7 @@ func (p PathConfig) Apply(a *AHAttr) {
 		a.HopLimit = p.HopLimit
 	}
 	if p.StaticRate != RatePort {
-		a.StaticRate = uint8(p.StaticRate)
+		a.StaticRate = p.StaticRate
 	}
 }
 

@@ -87,6 +87,80 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// TestCapFlags compares the flags of devices and ports with those of the kernel's header, and checks that CapFlags of
+// a DeviceAttr has those of both words of the reply.
+func TestCapFlags(t *testing.T) {
+	for _, v := range [][2]uint64{
+		{uint64(DeviceResizeMaxWR), uapi.IB_UVERBS_DEVICE_RESIZE_MAX_WR},
+		{uint64(DeviceBadPKeyCntr), uapi.IB_UVERBS_DEVICE_BAD_PKEY_CNTR},
+		{uint64(DeviceBadQKeyCntr), uapi.IB_UVERBS_DEVICE_BAD_QKEY_CNTR},
+		{uint64(DeviceRawMulti), uapi.IB_UVERBS_DEVICE_RAW_MULTI},
+		{uint64(DeviceAutoPathMig), uapi.IB_UVERBS_DEVICE_AUTO_PATH_MIG},
+		{uint64(DeviceChangePhyPort), uapi.IB_UVERBS_DEVICE_CHANGE_PHY_PORT},
+		{uint64(DeviceUDAVPortEnforce), uapi.IB_UVERBS_DEVICE_UD_AV_PORT_ENFORCE},
+		{uint64(DeviceCurrQPStateMod), uapi.IB_UVERBS_DEVICE_CURR_QP_STATE_MOD},
+		{uint64(DeviceShutdownPort), uapi.IB_UVERBS_DEVICE_SHUTDOWN_PORT},
+		{uint64(DevicePortActiveEvent), uapi.IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT},
+		{uint64(DeviceSysImageGUID), uapi.IB_UVERBS_DEVICE_SYS_IMAGE_GUID},
+		{uint64(DeviceRCRNRNAKGen), uapi.IB_UVERBS_DEVICE_RC_RNR_NAK_GEN},
+		{uint64(DeviceSRQResize), uapi.IB_UVERBS_DEVICE_SRQ_RESIZE},
+		{uint64(DeviceNNotifyCQ), uapi.IB_UVERBS_DEVICE_N_NOTIFY_CQ},
+		{uint64(DeviceMemWindow), uapi.IB_UVERBS_DEVICE_MEM_WINDOW},
+		{uint64(DeviceUDIPCsum), uapi.IB_UVERBS_DEVICE_UD_IP_CSUM}, {uint64(DeviceXRC), uapi.IB_UVERBS_DEVICE_XRC},
+		{uint64(DeviceMemMgtExtensions), uapi.IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS},
+		{uint64(DeviceMemWindowType2A), uapi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2A},
+		{uint64(DeviceMemWindowType2B), uapi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B},
+		{uint64(DeviceRCIPCsum), uapi.IB_UVERBS_DEVICE_RC_IP_CSUM},
+		{uint64(DeviceRawIPCsum), uapi.IB_UVERBS_DEVICE_RAW_IP_CSUM},
+		{uint64(DeviceManagedFlowSteering), uapi.IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING},
+		{uint64(DeviceRawScatterFCS), uapi.IB_UVERBS_DEVICE_RAW_SCATTER_FCS},
+		{uint64(DevicePCIWriteEndPadding), uapi.IB_UVERBS_DEVICE_PCI_WRITE_END_PADDING},
+		{uint64(DeviceFlushGlobal), uapi.IB_UVERBS_DEVICE_FLUSH_GLOBAL},
+		{uint64(DeviceFlushPersistent), uapi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT},
+		{uint64(DeviceAtomicWrite), uapi.IB_UVERBS_DEVICE_ATOMIC_WRITE}, {uint64(PortSM), uapi.IB_UVERBS_PCF_SM},
+		{uint64(PortNoticeSup), uapi.IB_UVERBS_PCF_NOTICE_SUP}, {uint64(PortTrapSup), uapi.IB_UVERBS_PCF_TRAP_SUP},
+		{uint64(PortOptIPDSup), uapi.IB_UVERBS_PCF_OPT_IPD_SUP},
+		{uint64(PortAutoMigrSup), uapi.IB_UVERBS_PCF_AUTO_MIGR_SUP},
+		{uint64(PortSLMapSup), uapi.IB_UVERBS_PCF_SL_MAP_SUP}, {uint64(PortMKeyNVRAM), uapi.IB_UVERBS_PCF_MKEY_NVRAM},
+		{uint64(PortPKeyNVRAM), uapi.IB_UVERBS_PCF_PKEY_NVRAM},
+		{uint64(PortLEDInfoSup), uapi.IB_UVERBS_PCF_LED_INFO_SUP},
+		{uint64(PortSysImageGUIDSup), uapi.IB_UVERBS_PCF_SYS_IMAGE_GUID_SUP},
+		{uint64(PortPKeySwExtPortTrapSup), uapi.IB_UVERBS_PCF_PKEY_SW_EXT_PORT_TRAP_SUP},
+		{uint64(PortExtendedSpeedsSup), uapi.IB_UVERBS_PCF_EXTENDED_SPEEDS_SUP},
+		{uint64(PortCMSup), uapi.IB_UVERBS_PCF_CM_SUP},
+		{uint64(PortSNMPTunnelSup), uapi.IB_UVERBS_PCF_SNMP_TUNNEL_SUP},
+		{uint64(PortReinitSup), uapi.IB_UVERBS_PCF_REINIT_SUP},
+		{uint64(PortDeviceMgmtSup), uapi.IB_UVERBS_PCF_DEVICE_MGMT_SUP},
+		{uint64(PortVendorClassSup), uapi.IB_UVERBS_PCF_VENDOR_CLASS_SUP},
+		{uint64(PortDRNoticeSup), uapi.IB_UVERBS_PCF_DR_NOTICE_SUP},
+		{uint64(PortCapMaskNoticeSup), uapi.IB_UVERBS_PCF_CAP_MASK_NOTICE_SUP},
+		{uint64(PortBootMgmtSup), uapi.IB_UVERBS_PCF_BOOT_MGMT_SUP},
+		{uint64(PortLinkLatencySup), uapi.IB_UVERBS_PCF_LINK_LATENCY_SUP},
+		{uint64(PortClientRegSup), uapi.IB_UVERBS_PCF_CLIENT_REG_SUP},
+		{uint64(PortIPBasedGIDs), uapi.IB_UVERBS_PCF_IP_BASED_GIDS},
+	} {
+		if v[0] != v[1] {
+			t.Errorf("%#x, want %#x", v[0], v[1])
+		}
+	}
+	r := newRig(t)
+	r.k.Set(func() {
+		r.k.Device.DeviceCapFlags = uapi.IB_UVERBS_DEVICE_XRC
+		r.k.Extended.DeviceCapFlagsEx = uapi.IB_UVERBS_DEVICE_XRC | uapi.IB_UVERBS_DEVICE_FLUSH_GLOBAL
+		r.k.Ports[0].PortCapFlags = uapi.IB_UVERBS_PCF_CM_SUP
+	})
+	if a := good(r.c.QueryDevice())(t); a.CapFlags != DeviceXRC|DeviceFlushGlobal {
+		t.Errorf("the flags of the device are %#x", uint64(a.CapFlags))
+	}
+	r.k.Set(func() { r.k.Extended.DeviceCapFlagsEx = 0 }) // a kernel without the second word
+	if a := good(r.c.QueryDevice())(t); a.CapFlags != DeviceXRC {
+		t.Errorf("without the second word, the flags of the device are %#x", uint64(a.CapFlags))
+	}
+	if a := good(r.c.QueryPort(1))(t); a.CapFlags != PortCMSup {
+		t.Errorf("the flags of the port are %#x", uint32(a.CapFlags))
+	}
+}
+
 // TestNames checks that each number has a different name, including numbers of newer kernels.
 func TestNames(t *testing.T) {
 	for what, name := range map[string]func(int) string{

@@ -43,6 +43,7 @@ type EthernetAttr struct {
 	HashFunctions                 uint8
 	HashFields                    uint64
 	MaxWQ, RawPacketCaps          uint32
+	MaxRawEthyQP                  uint32
 }
 
 // QueryEthernet queries the device of a uverbs.Context. Package uverbs sets it.

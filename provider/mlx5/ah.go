@@ -142,7 +142,7 @@ var rates = [...]uint8{
 	11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13, // 14, 56, 112, 25, 100, 28, 50, rounded
 }
 
-func rate(r uint8) uint8 {
+func rate(r uverbs.Rate) uint8 {
 	if int(r) >= len(rates) {
 		return 0
 	}

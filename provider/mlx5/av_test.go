@@ -72,10 +72,10 @@ var avDGID = uverbs.GID{0xfe, 0x80, 2: 1, 14: 0xab, 15: 0xcd}
 // addresses calls f with all rates and service levels, and a selection of GID indexes.
 func addresses(f func(a uverbs.AHAttr)) {
 	a := uverbs.AHAttr{IsGlobal: true, DGID: avDGID, Port: 1, HopLimit: 0x5a, TrafficClass: 0xc3}
-	for a.StaticRate = range uint8(26) {
+	for a.StaticRate = range uverbs.Rate(26) {
 		f(a)
 	}
-	for _, a.StaticRate = range []uint8{26, 255} {
+	for _, a.StaticRate = range []uverbs.Rate{26, 255} {
 		f(a)
 	}
 	for a.SL = range uint8(16) {
@@ -89,7 +89,7 @@ func addresses(f func(a uverbs.AHAttr)) {
 }
 
 // hwRate returns the device's number of a rate.
-func hwRate(r uint8) uint8 {
+func hwRate(r uverbs.Rate) uint8 {
 	if int(r) < len(hwRates) {
 		return hwRates[r]
 	}

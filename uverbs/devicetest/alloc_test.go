@@ -10,7 +10,7 @@ import (
 // allocate, if the literals of the request are at the call site.
 func TestDeviceNothingAllocated(t *testing.T) {
 	l := newLoop(t, flushing)
-	caps := must(l.dev.QueryDevice())(t).CapFlagsEx
+	caps := must(l.dev.QueryDevice())(t).CapFlags
 	w1, mr := l.window(t, uverbs.MWType1)
 	w2 := must(l.pd.AllocMW(uverbs.MWType2))(t)
 	fm := l.b.mr

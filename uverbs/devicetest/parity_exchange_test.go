@@ -102,7 +102,7 @@ func fails(t testing.TB, err error, want uverbs.WCStatus) {
 // needs skips the test if the device does not report the capability flag.
 func needs(t testing.TB, flag uverbs.DeviceCapFlags, feature string) {
 	t.Helper()
-	if must(openDevice(t).QueryDevice())(t).CapFlagsEx&flag == 0 {
-		features.Missing(t, feature, errors.New("DeviceAttr.CapFlagsEx says so"))
+	if must(openDevice(t).QueryDevice())(t).CapFlags&flag == 0 {
+		features.Missing(t, feature, errors.New("DeviceAttr.CapFlags says so"))
 	}
 }

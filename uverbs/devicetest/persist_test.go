@@ -15,7 +15,7 @@ func flushing(c *uverbs.QPConfig) { c.Access |= uverbs.FlushGlobal | uverbs.Flus
 // error, mlx5 refuses to post it.
 func capable(t *testing.T, l *loop, cap uverbs.DeviceCapFlags, feature string, wr uverbs.SendWR) {
 	t.Helper()
-	if must(l.dev.QueryDevice())(t).CapFlagsEx&cap != 0 {
+	if must(l.dev.QueryDevice())(t).CapFlags&cap != 0 {
 		return
 	}
 	if _, err := l.a.qp.PostSend(wr); errors.Is(err, uverbs.ErrNotSupported) {

@@ -10,6 +10,7 @@ import (
 type DeviceAttr struct {
 	TSO           TSOCaps
 	RSS           RSSCaps
+	MaxRawEthyQP  int // maximum number of raw packet QPs
 	MaxWQTypeRQ   int // maximum number of WQs
 	RawPacketCaps RawPacketCaps
 }
@@ -26,7 +27,7 @@ func QueryDevice(c *uverbs.Context) (*DeviceAttr, error) {
 		RSS: RSSCaps{SupportedQPTs: a.RSSQPTypes, MaxRWQIndirectionTables: int(a.MaxRWQTables),
 			MaxRWQIndirectionTableSize: int(a.MaxRWQTableSize), Functions: RSSFunction(a.HashFunctions),
 			Fields: RSSFields(a.HashFields)},
-		MaxWQTypeRQ: int(a.MaxWQ), RawPacketCaps: RawPacketCaps(a.RawPacketCaps),
+		MaxRawEthyQP: int(a.MaxRawEthyQP), MaxWQTypeRQ: int(a.MaxWQ), RawPacketCaps: RawPacketCaps(a.RawPacketCaps),
 	}, nil
 }
 

@@ -24,11 +24,11 @@ import (
 func rxe() *deviceInfo {
 	attr := &uverbs.DeviceAttr{
 		FWVer: "0.0.0", NodeGUID: 0x58859afffe07e7d4, SysImageGUID: 0x58859afffe07e7d4, MaxMRSize: 1<<64 - 1,
-		PageSizeCap: 0xfffff000, VendorID: 0xffffff, MaxQP: 1048560, MaxQPWR: 1048576, CapFlags: 0x01223c76,
+		PageSizeCap: 0xfffff000, VendorID: 0xffffff, MaxQP: 1048560, MaxQPWR: 1048576, CapFlags: 0x1c001223c76,
 		MaxSGE: 32, MaxSGERd: 32, MaxCQ: 1048576, MaxCQE: 32767, MaxMR: 524287, MaxPD: 1048576, MaxQPRdAtom: 128,
 		MaxResRdAtom: 258048, MaxQPInitRdAtom: 128, AtomicCap: uverbs.AtomicHCA, MaxMW: 524287, MaxMcastGrp: 8192,
 		MaxMcastQPAttach: 56, MaxTotalMcastQP: 458752, MaxAH: 32767, MaxSRQ: 917503, MaxSRQWR: 1048576, MaxSRQSGE: 27,
-		MaxPKeys: 64, LocalCAAckDelay: 15, PhysPortCnt: 1, CapFlagsEx: 0x1c001223c76,
+		MaxPKeys: 64, LocalCAAckDelay: 15, PhysPortCnt: 1,
 	}
 	port := &uverbs.PortAttr{State: uverbs.PortActive, MaxMTU: uverbs.MTU4096,
 		ActiveMTU: uverbs.MTU1024, GIDTableLen: 1024,
@@ -56,11 +56,10 @@ func rich() *deviceInfo {
 	d.attr.PhysPortCnt = 2
 	a, e := d.attr, d.ether
 	a.FWVer, a.VendorID, a.VendorPartID, a.HWVer = "22.41.1000", 0x2c9, 4125, 0x1a
-	a.CapFlags = 1<<0 | 1<<20 | 1<<30
+	a.CapFlags = 1<<0 | 1<<20 | 1<<30 | 1<<34 | 1<<36
 	a.AtomicCap, a.MaxSRQ = 7, 0
 	a.ODP = uverbs.ODPCaps{General: 7, RC: 0x1f, UC: 1 << 5, UD: 1 << 9}
 	a.TimestampMask, a.HCACoreClock, e.RawPacketCaps = 1<<63-1, 1000000, 0x1f
-	a.CapFlagsEx = 1<<34 | 1<<36 | 1
 	e.RSS = ether.RSSCaps{SupportedQPTs: 1<<8 | 1<<4 | 1<<2, MaxRWQIndirectionTables: 5, MaxRWQIndirectionTableSize: 6}
 	e.RSS.Functions, e.RSS.Fields = ether.RSSToeplitz, 0x800000FF
 	e.TSO = ether.TSOCaps{MaxSize: 65536, SupportedQPTs: 1<<8 | 1<<4}

@@ -82,7 +82,7 @@ func printDevice(w io.Writer, d *deviceInfo, verbose bool) {
 	}
 	p.device("phys_port_cnt", "%d", a.PhysPortCnt)
 	if verbose {
-		p.limits(a)
+		p.limits(a, d.ether)
 		p.extended(a, d.ether)
 		p.device("num_comp_vectors", "%d", d.vectors)
 	}
@@ -93,13 +93,13 @@ func printDevice(w io.Writer, d *deviceInfo, verbose bool) {
 }
 
 // limits prints the attributes that every device reports.
-func (p printer) limits(a *uverbs.DeviceAttr) {
+func (p printer) limits(a *uverbs.DeviceAttr, e *ether.DeviceAttr) {
 	p.device("max_mr_size", "0x%x", a.MaxMRSize)
 	p.device("page_size_cap", "0x%x", a.PageSizeCap)
 	p.device("max_qp", "%d", a.MaxQP)
 	p.device("max_qp_wr", "%d", a.MaxQPWR)
-	p.device("device_cap_flags", "0x%08x", a.CapFlags)
-	p.flags(uint64(a.CapFlags), capFlags)
+	p.device("device_cap_flags", "0x%08x", uint32(a.CapFlags))
+	p.flags(uint64(uint32(a.CapFlags)), capFlags)
 	p.counts([]count{
 		{"max_sge", a.MaxSGE}, {"max_sge_rd", a.MaxSGERd}, {"max_cq", a.MaxCQ}, {"max_cqe", a.MaxCQE},
 		{"max_mr", a.MaxMR}, {"max_pd", a.MaxPD}, {"max_qp_rd_atom", a.MaxQPRdAtom}, {"max_ee_rd_atom", 0},
@@ -109,7 +109,7 @@ func (p printer) limits(a *uverbs.DeviceAttr) {
 	p.device("atomic_cap", "%s (%d)", name(atomicCaps, a.AtomicCap, "invalid atomic capability"), a.AtomicCap)
 	p.counts([]count{
 		{"max_ee", 0}, {"max_rdd", 0}, {"max_mw", a.MaxMW}, {"max_raw_ipv6_qp", 0},
-		{"max_raw_ethy_qp", a.MaxRawEthyQP}, {"max_mcast_grp", a.MaxMcastGrp}, {"max_mcast_qp_attach", a.MaxMcastQPAttach},
+		{"max_raw_ethy_qp", e.MaxRawEthyQP}, {"max_mcast_grp", a.MaxMcastGrp}, {"max_mcast_qp_attach", a.MaxMcastQPAttach},
 		{"max_total_mcast_qp_attach", a.MaxTotalMcastQP}, {"max_ah", a.MaxAH}, {"max_fmr", 0},
 	})
 	p.device("max_srq", "%d", a.MaxSRQ)
@@ -153,8 +153,8 @@ func (p printer) extended(a *uverbs.DeviceAttr, e *ether.DeviceAttr) {
 		p.text("raw packet caps:")
 		p.known(uint64(e.RawPacketCaps), rawPacketCaps)
 	}
-	p.device("device_cap_flags_ex", "0x%X", a.CapFlagsEx)
-	p.flags(uint64(a.CapFlagsEx)&^0xffffffff, capFlagsEx)
+	p.device("device_cap_flags_ex", "0x%X", uint64(a.CapFlags))
+	p.flags(uint64(a.CapFlags)&^0xffffffff, capFlagsEx)
 	p.tso(&e.TSO)
 	p.rss(&e.RSS)
 	p.device("max_wq_type_rq", "%d", e.MaxWQTypeRQ)
