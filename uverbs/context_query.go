@@ -154,18 +154,8 @@ func (c *Context) PKeyIndex(port int, pkey uint16) (int, error) {
 // if the device has no clock that a program may read, as on rxe, and [ErrClosed]
 // after Close.
 func (c *Context) QueryClock() (uint64, error) {
-	if c.ending.Load() {
-		return 0, ErrClosed
-	}
 	p, ok := c.impl.(driver.Clock)
-	if !ok {
-		return 0, ErrNotSupported
-	}
-	count, err := p.QueryClock()
-	if c.ending.Load() { // the clock's page may have been replaced by a zero page
-		return 0, ErrClosed
-	}
-	return count, err
+	return c.readClock(ok, func() (uint64, error) { return p.QueryClock() })
 }
 
 // QueryPortSpeed returns the speed of a port in units of 100 Mb/s:

@@ -15,19 +15,21 @@ import (
 // [ErrClosed] after Close, and [ErrBusy] if the kernel keeps changing the rate
 // during the call.
 func (c *Context) WallClock(count uint64) (time.Time, error) {
-	if c.ending.Load() {
-		return time.Time{}, ErrClosed
-	}
 	p, ok := c.impl.(driver.WallClock)
-	if !ok {
-		return time.Time{}, ErrNotSupported
-	}
-	ns, err := p.WallClock(count)
-	if c.ending.Load() { // the clock's page may have been replaced by a zero page
-		return time.Time{}, ErrClosed
-	}
+	ns, err := c.readClock(ok, func() (uint64, error) { return p.WallClock(count) })
 	if err != nil {
-		return time.Time{}, c.wrap("read clock", c.name, err, "")
+		return time.Time{}, err
 	}
 	return time.Unix(0, int64(ns)), nil
+}
+
+// readClock calls read if the device has the clock.
+func (c *Context) readClock(has bool, read func() (uint64, error)) (v uint64, err error) {
+	if err = ErrNotSupported; has && !c.ending.Load() {
+		v, err = read()
+	}
+	if c.ending.Load() { // the clock's page may have been replaced by a zero page
+		v, err = 0, ErrClosed
+	}
+	return v, c.wrap("read clock", c.name, err, "")
 }

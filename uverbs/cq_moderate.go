@@ -30,7 +30,7 @@ func (q *CQ) Moderate(count int, period time.Duration) error {
 	q.lock()
 	defer q.unlock()
 	if q.dead.Load() {
-		return ErrClosed
+		return named(op, q.String(), ErrClosed)
 	}
 	cmd := ioctl.Get()
 	defer cmd.Put()

@@ -21,7 +21,7 @@ func (q *CQ) Resize(entries int) error {
 	q.lock()
 	defer q.unlock()
 	if q.dead.Load() {
-		return ErrClosed
+		return named("resize", q.String(), ErrClosed)
 	}
 	resized := false
 	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (driver.Reply, error) {

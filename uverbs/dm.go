@@ -101,11 +101,12 @@ func (d *DM) Context() *Context { return d.ctx }
 // during Close, and [ErrDeviceGone] if the device is gone. After the last two, the contents of p
 // are undefined.
 func (d *DM) ReadAt(p []byte, off int64) (int, error) {
-	n, err := d.bounds("read device memory", p, off)
+	const op = "read device memory"
+	n, err := d.bounds(op, p, off)
 	if err != nil {
 		return 0, err
 	}
-	if err := d.use(func() { d.impl.ReadAt(p[:n], int(off)) }); err != nil {
+	if err := d.use(op, func() { d.impl.ReadAt(p[:n], int(off)) }); err != nil {
 		return 0, err
 	}
 	if n < len(p) {
@@ -127,7 +128,7 @@ func (d *DM) WriteAt(p []byte, off int64) (int, error) {
 	if n < len(p) {
 		return 0, invalid(op, d.String(), fmt.Sprintf("%d bytes at %d: the memory has %d", len(p), off, d.size))
 	}
-	if err := d.use(func() { d.impl.WriteAt(p, int(off)) }); err != nil {
+	if err := d.use(op, func() { d.impl.WriteAt(p, int(off)) }); err != nil {
 		return 0, err
 	}
 	return n, nil
@@ -145,12 +146,12 @@ func (d *DM) bounds(op string, p []byte, off int64) (int, error) {
 // use calls f, which uses the mapping, unless the memory is closed or the device is gone. Close and the removal of a
 // device replace the mapping with zero pages, which f may access without a lock. So use checks again after f: what f
 // has copied may not be device memory.
-func (d *DM) use(f func()) error {
-	if err := d.usable(); err != nil {
+func (d *DM) use(op string, f func()) error {
+	if err := d.usable(op); err != nil {
 		return err
 	}
 	f()
-	return d.usable()
+	return d.usable(op)
 }
 
 // with calls f, which may issue commands with the handle, unless the memory is closed. Close waits.
@@ -158,19 +159,19 @@ func (d *DM) with(op string, f func(driver.DM) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return ErrClosed
+		return named(op, d.String(), ErrClosed)
 	}
 	return d.ctx.wrap(op, d.String(), f(d.impl), "")
 }
 
-func (d *DM) usable() error {
+func (d *DM) usable(op string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closed:
-		return ErrClosed
+		return named(op, d.String(), ErrClosed)
 	case d.ctx.deviceGone.Load():
-		return ErrDeviceGone
+		return named(op, d.String(), ErrDeviceGone)
 	}
 	return nil
 }

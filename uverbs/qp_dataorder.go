@@ -27,7 +27,7 @@ func (q *QP) DataInOrder(op Opcode) (DataOrder, error) {
 	q.stateMu.Lock() // makes Close wait
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
-		return 0, ErrClosed
+		return 0, named("query data order", q.String(), ErrClosed)
 	}
 	return dataOrder(q.impl, op, runtime.GOARCH), nil
 }

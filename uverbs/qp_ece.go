@@ -19,7 +19,7 @@ type ECE struct {
 // those that are enabled: ibv_query_ece(3). It returns [ErrNotSupported] if the driver has no
 // options, and [ErrClosed] after Close.
 func (q *QP) QueryECE() (e ECE, err error) {
-	err = q.ece(func(p driver.ECE) error {
+	err = q.ece("query options", func(p driver.ECE) error {
 		e.VendorID, e.Options = p.QueryECE()
 		return nil
 	})
@@ -31,21 +31,21 @@ func (q *QP) QueryECE() (e ECE, err error) {
 // that were granted. SetECE returns [ErrNotSupported] if the device has no options,
 // [ErrInvalid] for options of another vendor, and [ErrClosed] after Close.
 func (q *QP) SetECE(e ECE) error {
-	return q.ece(func(p driver.ECE) error { return p.SetECE(e.VendorID, e.Options) })
+	return q.ece("set options", func(p driver.ECE) error { return p.SetECE(e.VendorID, e.Options) })
 }
 
-func (q *QP) ece(f func(driver.ECE) error) error {
+func (q *QP) ece(op string, f func(driver.ECE) error) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
-		return ErrClosed
+		return named(op, q.String(), ErrClosed)
 	}
 	p, ok := q.impl.(driver.ECE)
 	if !ok {
-		return &Error{Op: "query options", Object: q.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+		return &Error{Op: op, Object: q.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the driver has no options of enhanced connection establishment: connect without"}
 	}
-	return q.ctx.wrap("set options", q.String(), f(p), "")
+	return q.ctx.wrap(op, q.String(), f(p), "")
 }
 
 // modifyCommand issues MODIFY_QP. It uses the write form of the command unless options or a

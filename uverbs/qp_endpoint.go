@@ -260,6 +260,12 @@ func (q *QP) agreeECE(local, remote ECE) error {
 }
 
 func (q *QP) checkConnects() error {
+	q.stateMu.Lock() // a Close that fails closes the gates for a moment
+	err := q.alive()
+	q.stateMu.Unlock()
+	if err != nil {
+		return named("connect", q.String(), err)
+	}
 	if q.cfg.Type == RawPacket {
 		return invalid("connect", q.String(),
 			"a raw packet QP has no peer: Ready moves it to RTS, and flows direct frames to it")

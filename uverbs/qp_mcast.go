@@ -28,7 +28,7 @@ func (q *QP) AttachMcast(gid GID, lid uint16) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
-		return ErrClosed
+		return named(opAttach, q.String(), ErrClosed)
 	}
 	g := mcastGroup{gid, lid}
 	if err := q.mcast(uapi.IB_USER_VERBS_CMD_ATTACH_MCAST, g); err != nil {
@@ -48,7 +48,7 @@ func (q *QP) DetachMcast(gid GID, lid uint16) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.sendGate.Load() == gateClosed {
-		return ErrClosed
+		return named(opDetach, q.String(), ErrClosed)
 	}
 	return q.detach(mcastGroup{gid, lid})
 }

@@ -245,7 +245,7 @@ func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	s.lock()
 	defer s.unlock()
 	if s.gate.Load() == gateClosed {
-		return ErrClosed
+		return named("modify", s.String(), ErrClosed)
 	}
 	maxWR := 0
 	if m&SRQMaskMaxWR != 0 {
@@ -297,7 +297,7 @@ func (s *SRQ) Query() (SRQAttr, error) {
 	s.lock() // Close waits for the command
 	defer s.unlock()
 	if s.gate.Load() == gateClosed {
-		return SRQAttr{}, ErrClosed
+		return SRQAttr{}, named("query", s.String(), ErrClosed)
 	}
 	return s.query()
 }

@@ -270,12 +270,12 @@ func TestClock(t *testing.T) {
 		t.Errorf("the clock says %#x, %v", v, err)
 	}
 	check(t, c.Close())
-	if v, err := c.QueryClock(); err != uverbs.ErrClosed {
+	if v, err := c.QueryClock(); !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("a closed clock says %#x, %v", v, err)
 	}
 	k = standard()
 	s = newSoft(t, k)
-	if v, err := s.open(k).QueryClock(); err != uverbs.ErrNotSupported {
+	if v, err := s.open(k).QueryClock(); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("no clock says %#x, %v", v, err)
 	}
 }

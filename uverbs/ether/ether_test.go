@@ -403,7 +403,11 @@ func TestEveryFunctionFails(t *testing.T) {
 	all["Flow.Close"] = failtest.Failure{Err: flow.Close(), Want: unix.ENOMEM, Doc: "If the kernel refuses"}
 	r.refuse(nil)
 	check(t, r.c.Close())
-	all["WQ.Ready"] = failtest.Failure{Err: s.wqs[0].Ready(), Want: uverbs.ErrClosed, Doc: "[WQ.Modify]"}
+	closed := s.wqs[0].Ready()
+	all["WQ.Ready"] = failtest.Failure{Err: closed, Want: uverbs.ErrClosed, Doc: "[WQ.Modify]"}
+	if want := "uverbs: modify " + s.wqs[0].String() + ": "; !strings.HasPrefix(closed.Error(), want) {
+		t.Errorf("the error of a closed WQ is %v, want %s…", closed, want)
+	}
 	add("QueryDevice", uverbs.ErrClosed, second(QueryDevice(r.c)))
 	p := &failtest.Package{
 		Failures: all,

@@ -26,7 +26,7 @@ func (q *WQ) Modify(a WQAttr, m WQMask) error {
 	q.stateMu.Lock()
 	defer q.stateMu.Unlock()
 	if q.gate.Load() == gateClosed {
-		return uverbs.ErrClosed
+		return q.life.Explain("modify", uverbs.ErrClosed)
 	}
 	// No post may come between the kernel's transition and the update of the queue.
 	q.lock()
