@@ -58,6 +58,59 @@ func TestGone(t *testing.T) {
 	check(t, r.c.Close())
 }
 
+// TestWaitWhenGone removes the device while goroutines wait. Wait and WaitEvent return nil in each order of reports, and
+// Poll returns the completions that remain and then ErrDeviceGone.
+func TestWaitWhenGone(t *testing.T) {
+	removed := map[string]unix.Errno{"QUERY_DEVICE": unix.EIO}
+	for name, remove := range map[string]func(r *rig, q *CQ) error{
+		"the event": func(r *rig, _ *CQ) error { r.c.markDeviceGone(); return nil },
+		"the channel": func(r *rig, q *CQ) error {
+			r.k.Set(func() { r.k.Refuse = removed })
+			return r.k.Break(q.handle)
+		},
+		"the channel, before the goroutine that marks the queues reaches this one": func(r *rig, q *CQ) error {
+			r.c.deviceGone.Store(true)
+			return r.k.Break(q.handle)
+		},
+	} {
+		for call, wait := range map[string]func(*CQ) error{
+			"Wait":      func(q *CQ) error { return q.Wait(t.Context()) },
+			"WaitEvent": func(q *CQ) error { return q.WaitEvent(t.Context()) },
+		} {
+			r := newRig(t)
+			q := good(r.c.CreateCQ(CQConfig{Entries: 4}))(t)
+			waited := make(chan error, 2)
+			for range cap(waited) {
+				go func() { waited <- wait(q) }()
+			}
+			until(func() bool { return q.waiters.Load() == 2 && q.channel.reader.Load() == q })
+			check(t, remove(r, q))
+			for range cap(waited) {
+				if err := <-waited; err != nil {
+					t.Errorf("%s reports it first: %s: %v, want nil", name, call, err)
+				}
+			}
+			check(t, q.Wait(t.Context()))
+			if _, err := q.Poll(make([]WC, 1)); !errors.Is(err, ErrDeviceGone) {
+				t.Errorf("%s reports it first: Poll after %s: %v, want ErrDeviceGone", name, call, err)
+			}
+			r.k.Set(func() { r.k.Refuse = nil })
+		}
+	}
+}
+
+// TestArmWhenGone checks that Wait returns nil if arming the queue reports that the device was removed.
+func TestArmWhenGone(t *testing.T) {
+	r := newRig(t)
+	q := good(r.c.CreateCQ(CQConfig{Entries: 4}))(t)
+	q.impl.(*fakeCQ).beforeArm = func() { r.c.deviceGone.Store(true) }
+	q.impl.(*fakeCQ).armError = unix.EIO
+	check(t, q.Wait(t.Context()))
+	if _, err := q.Poll(make([]WC, 1)); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("Poll: %v, want ErrDeviceGone", err)
+	}
+}
+
 // A hooked provider calls a function in the middle of creating a CQ.
 type hooked struct {
 	providerContext

@@ -11,9 +11,9 @@ import (
 
 // Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
 // goroutine occupies no thread. The wait ends early with an error that matches ctx.Err() and
-// context.Cause(ctx), with [ErrClosed] if the queue is closed, or with [ErrDeviceGone]. Wait also
-// returns nil if the next Poll of the empty queue returns an error: [ErrDeviceGone] or
-// [ErrCQOverrun].
+// context.Cause(ctx), or with [ErrClosed] if the queue is closed. If the device is gone or the queue
+// has overrun, Wait returns nil: polls return the completions that remain, and then
+// [ErrDeviceGone] or [ErrCQOverrun].
 func (q *CQ) Wait(ctx context.Context) error {
 	if q.channel == nil {
 		return errNoEvents
@@ -62,7 +62,7 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 // after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
 // each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
 // Close, and [ErrDeviceGone] or [ErrCQOverrun] if the device was removed or the queue overran
-// before the call. A wait that is interrupted by either may return nil, as there may be
+// before the call. A wait that is interrupted by either returns nil, as there may be
 // completions to poll.
 func (q *CQ) WaitEvent(ctx context.Context) error {
 	if q.channel == nil {
@@ -104,7 +104,7 @@ func (q *CQ) checkReady() (ready bool, err error) {
 		}
 		return false, *over
 	}
-	if err := q.Arm(false); err != nil {
+	if err := q.goneIsNoError(q.Arm(false)); err != nil {
 		return false, err
 	}
 	return q.ready() // completions before Arm raise no event
@@ -133,8 +133,18 @@ func (q *CQ) ctxError(ctx context.Context) error {
 	return &Error{Op: opWait, Object: q.String(), Err: ctxerr.Of(ctx)}
 }
 
-// channelError returns the error of a wait that was ended because the channel is broken.
-func (q *CQ) channelError() error { return named(opWait, q.String(), q.channel.err) }
+// channelError returns the result of a wait that was ended because the channel is broken.
+func (q *CQ) channelError() error { return q.goneIsNoError(named(opWait, q.String(), q.channel.err)) }
+
+// goneIsNoError returns nil if err is ErrDeviceGone, after which polls of the queue return it. So a wait returns the
+// same whether the channel or the asynchronous event reported the removal first.
+func (q *CQ) goneIsNoError(err error) error {
+	if !errors.Is(err, ErrDeviceGone) {
+		return err
+	}
+	q.deviceGone() // the goroutine that marks all queues may not have reached this one
+	return nil
+}
 
 // waitEnded reports whether a wait has ended, by the same conditions as park.
 func (q *CQ) waitEnded(ctx context.Context) (bool, error) {

@@ -297,6 +297,7 @@ type fakeCQ struct {
 	inUse       bool // the argument of Retire
 	failed      error
 	beforeArm   func() // called just before the queue is armed
+	armError    error  // of Arm
 }
 
 // push adds a completion as the device does.
@@ -355,6 +356,9 @@ func (q *fakeCQ) Arm(_ bool, events uint32) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.armError != nil {
+		return q.armError
+	}
 	q.armed, q.events = true, events
 	q.arms++
 	return nil
