@@ -3,11 +3,9 @@ package uverbs
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"golang.org/x/sys/unix"
 )
-
-// noObjectLeft is the detail of ENOMEM if no limit explains it.
-const noObjectLeft = "the kernel has no memory for it, or the device no object left"
 
 // explainLimit wraps the error of a create command. If the kernel returned only EINVAL or
 // ENOMEM, explainLimit checks whether the requested number exceeds the device's limit.
@@ -19,7 +17,7 @@ func (c *Context) explainLimit(op string, err error, what string, asked int, lim
 		}
 	}
 	if detail == "" && errors.Is(err, unix.ENOMEM) {
-		detail = noObjectLeft
+		detail = driver.NoObjectLeft
 	}
 	return c.wrap(op, c.name, err, detail)
 }

@@ -36,12 +36,7 @@ func newRig(t testing.TB) *rig {
 	if r.c, err = r.open(t); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := r.c.Close(); err != nil {
-			t.Errorf("Context.Close: %v", err)
-		}
-		r.k.Close(t)
-	})
+	r.k.CloseLater(t, r.c)
 	return r
 }
 

@@ -224,7 +224,7 @@ func (c *Context) explainCreateQP(err error, cfg *QPConfig) error {
 	}
 	detail := ""
 	if errors.Is(err, unix.ENOMEM) {
-		detail = noObjectLeft
+		detail = driver.NoObjectLeft
 	}
 	if notSupported(err) {
 		detail = "the device has no QPs of type " + cfg.Type.String()

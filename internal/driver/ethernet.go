@@ -59,6 +59,9 @@ var MemoryOf func(pd any) Memory
 // uverbs sets it.
 var Purge func(cq, queue any)
 
+// NoObjectLeft is the detail of ENOMEM if no limit of the device explains it.
+const NoObjectLeft = "the kernel has no memory for it, or the device no object left"
+
 // ExplainRaw explains why the kernel refused a raw packet QP, a WQ or a flow. It returns "" if the
 // errno has no specific cause.
 func ExplainRaw(err error) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/sim/failtest"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
+	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -189,6 +190,45 @@ func TestErrors(t *testing.T) {
 	} {
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestTableRefused checks the cause of a table that the kernel refuses.
+func TestTableRefused(t *testing.T) {
+	r := newRig(t)
+	wqs := r.spread(t, false).wqs
+	for _, v := range []struct {
+		errno unix.Errno
+		most  uint32
+		want  string
+	}{
+		{unix.ENOMEM, 8, "or the device no object left"},
+		{unix.ENOMEM, 1, "the number of WQs is 2, the device accepts 1 at most"},
+		{unix.EINVAL, 1, "the number of WQs is 2, the device accepts 1 at most"},
+	} {
+		r.refuse(map[string]unix.Errno{"CREATE_RWQ_IND_TBL_EX": v.errno})
+		r.k.Set(func() { r.k.Extended.RssCaps.MaxRwqIndirectionTableSize = v.most })
+		if _, err := CreateRWQIndTable(r.c, wqs[0], wqs[1]); !errors.Is(err, v.errno) || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%v: %v, want …%s", v.errno, err, v.want)
+		}
+	}
+	r.refuse(nil)
+}
+
+// TestValues compares the flags with those that uverbs and the providers use, and these with the kernel's and C's.
+func TestValues(t *testing.T) {
+	for name, v := range map[string][3]uint64{
+		"IPCsum":           {uint64(IPCsum), driver.SendIPCsum, 1 << 4},     // IBV_SEND_IP_CSUM
+		"WCIPCsumOK":       {uint64(WCIPCsumOK), driver.WCIPCsumOK, 1 << 2}, // IBV_WC_IP_CSUM_OK
+		"WCWithCVLAN":      {uint64(WCWithCVLAN), driver.WCWithCVLAN, 1 << 7},
+		"QPScatterFCS":     {uint64(QPScatterFCS), driver.QPScatterFCS, uapi.IB_UVERBS_QP_CREATE_SCATTER_FCS},
+		"QPCVLANStripping": {uint64(QPCVLANStripping), driver.QPCVLANStripping, uapi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING},
+		"QPPCIWriteEndPadding": {uint64(QPPCIWriteEndPadding), driver.QPPCIWriteEndPadding,
+			uapi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING},
+	} {
+		if v[0] != v[1] || v[1] != v[2] {
+			t.Errorf("%s is %#x, package driver has %#x, want %#x", name, v[0], v[1], v[2])
 		}
 	}
 }

@@ -33,12 +33,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := bareRig()
 	r.open(t)
-	t.Cleanup(func() {
-		if err := r.c.Close(); err != nil {
-			t.Errorf("Context.Close: %v", err)
-		}
-		r.k.Close(t)
-	})
+	r.k.CloseLater(t, r.c)
 	return r
 }
 

@@ -84,8 +84,13 @@ func explainTable(c *uverbs.Context, wqs []*WQ, err error) string {
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOMEM) {
 		return ""
 	}
-	if a, err := QueryDevice(c); err == nil {
-		return tooMuch(request{"the number of WQs", len(wqs), a.RSS.MaxRWQIndirectionTableSize})
+	if a, qerr := QueryDevice(c); qerr == nil {
+		if text := tooMuch(request{"the number of WQs", len(wqs), a.RSS.MaxRWQIndirectionTableSize}); text != "" {
+			return text
+		}
+	}
+	if errors.Is(err, unix.ENOMEM) {
+		return driver.NoObjectLeft
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -193,6 +194,16 @@ func (k *Kernel) Objects() map[string]uint64 {
 		all[o.kind]++
 	}
 	return all
+}
+
+// CloseLater closes a context at the end of the test, and then k.
+func (k *Kernel) CloseLater(t testing.TB, ctx io.Closer) {
+	t.Cleanup(func() {
+		if err := ctx.Close(); err != nil {
+			t.Errorf("Context.Close: %v", err)
+		}
+		k.Close(t)
+	})
 }
 
 // Close reports violations by the library and objects that it did not destroy.
