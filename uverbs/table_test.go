@@ -167,6 +167,7 @@ func TestNames(t *testing.T) {
 		"event":      func(i int) string { return EventType(i).String() },
 		"state":      func(i int) string { return QPState(i).String() },
 		"opcode":     func(i int) string { return Opcode(i).String() },
+		"completion": func(i int) string { return WCOpcode(i).String() },
 		"status":     func(i int) string { return WCStatus(i).Error() },
 		"GID type":   func(i int) string { return GIDType(i).String() },
 		"port state": func(i int) string { return PortState(min(i, 6)).String() + strings.Repeat("?", max(0, i-6)) },
@@ -191,6 +192,12 @@ func TestNames(t *testing.T) {
 	for m, want := range map[MTU]int{0: 0, MTU256: 256, MTU4096: 4096, 6: 0, 255: 0} {
 		if m.Bytes() != want {
 			t.Errorf("MTU %d is %d bytes, want %d", m, m.Bytes(), want)
+		}
+	}
+	for op, want := range map[WCOpcode]string{WCSend: "SEND", 7: "opcode 7", WCAtomicWrite: "ATOMIC_WRITE", 10: "opcode 10",
+		WCRecv: "RECV", WCRecvRDMAImm: "RECV_RDMA_IMM", 130: "opcode 130", WCRawWQE: "RAW_WQE", 137: "opcode 137"} {
+		if op.String() != want {
+			t.Errorf("the opcode of a completion %d is %q, want %q", uint8(op), op, want)
 		}
 	}
 	if got := GUID(0x0002c90300a1b2c3).String(); got != "0002:c903:00a1:b2c3" {

@@ -65,6 +65,20 @@ const (
 	WCRawWQE      WCOpcode = 136 // IBV_WC_DRIVER2: of SendBatch.RawWQE
 )
 
+var wcOpcodeNames = [...]string{
+	WCSend: "SEND", WCWrite: "WRITE", WCRead: "READ", WCCompareSwap: "COMPARE_SWAP", WCFetchAdd: "FETCH_ADD",
+	WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV", WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE", WCRecv: "RECV",
+	WCRecvRDMAImm: "RECV_RDMA_IMM", WCRawWQE: "RAW_WQE",
+}
+
+// String returns the name of the operation, as [Opcode.String] does.
+func (o WCOpcode) String() string {
+	if int(o) < len(wcOpcodeNames) && wcOpcodeNames[o] != "" {
+		return wcOpcodeNames[o]
+	}
+	return "opcode " + itoa(uint64(o))
+}
+
 // WCFlags are the flags of a completion. The values are those of ibv_wc_flags.
 type WCFlags uint8
 
