@@ -30,15 +30,20 @@ func (s *sendQueue) postList(q encoder, wrs []uverbs.SendWR) (int, error) {
 	s.request.state = requestClosed
 	s.setLimit()
 	for n < len(wrs) && err == nil {
-		if more := q.encodeSGEs(wrs[n:]); more > 0 {
-			n += more
-			s.request.state = requestClosed
-		} else if more := q.encodeInlines(wrs[n:]); more > 0 {
-			n += more
-			s.request.state = requestInlined
-		} else if err = s.encodeAny(&wrs[n]); err == nil {
-			n++
+		wr, more, state := &wrs[n], 0, requestClosed
+		switch {
+		case s.words[wr.Opcode&15]&wordRare != 0:
+		case len(wr.Inline) > 0:
+			more, state = q.encodeInlines(wrs[n:]), requestInlined
+		default:
+			more = q.encodeSGEs(wrs[n:])
 		}
+		if more > 0 {
+			s.request.state = state
+		} else if err = s.encodeAny(wr); err == nil {
+			more = 1
+		}
+		n += more
 	}
 	if s.cur != first {
 		burst := uint64(0)
