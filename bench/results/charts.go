@@ -149,12 +149,16 @@ func barChart(c Chart, all []Series, row func(Series) string, bars ...Bars) []Ch
 	return []Chart{c}
 }
 
-// requestCharts returns the chart of the costs of requests.
+// requestCharts returns the charts of the costs of requests.
 func (r *Run) requestCharts(place string) []Chart {
 	all := slices.DeleteFunc(r.Of(place, "requests", ""), func(s Series) bool { return s.At != 1 })
 	c := Chart{File: file("requests", place), Title: amount(place) + " per request" + lowerIsBetter,
 		Subtitle: on(place), X: unit(place, "ns")}
-	return barChart(c, all, Series.short, goBars, cBars, cgoBars)
+	others := c
+	others.File = file("other-requests", place)
+	others.Title = amount(place) + " per request of UD and XRC, and of other requests" + lowerIsBetter
+	return append(barChart(c, all, Series.short, goBars, cBars, cgoBars),
+		barChart(others, r.Of(place, OtherRequests, ""), Series.short, goBars, cBars)...)
 }
 
 // messageCharts returns the chart of the costs of package rdma, with the 99th percentile of times.

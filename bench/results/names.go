@@ -75,6 +75,33 @@ var requestNames = map[string]string{
 	"write.pinned":    "post one request whose memory cgo pins",
 }
 
+// otherNames are the names of the kinds of other requests.
+var otherNames = map[string]string{"ud": "SEND of UD", "xrc": "WRITE of XRC", "atomic": "FETCH_ADD", "bind": "BIND_MW",
+	"localinv": "LOCAL_INV", "sendinv": "SEND_INV"}
+
+// wayNames are the names of how such requests are posted.
+var wayNames = []struct{ figure, name string }{{"list32", "32 in one call"}, {"builder32", "32 as a batch"}}
+
+// otherNameOf returns the name of a figure of other requests, such as "SEND of UD, 32 in one call, data inline" for
+// udlist32inline.
+func otherNameOf(figure string) string {
+	kind, inline := strings.CutSuffix(figure, "inline")
+	way := "one"
+	for _, w := range wayNames {
+		if before, found := strings.CutSuffix(kind, w.figure); found {
+			kind, way = before, w.name
+		}
+	}
+	if otherNames[kind] == "" {
+		return "" // of no request that is known
+	}
+	name := otherNames[kind] + ", " + way
+	if inline {
+		name += ", data inline"
+	}
+	return name
+}
+
 // stepNames are the names of the steps of cmtime.
 var stepNames = map[string]string{
 	"full connect":  "the whole connection",
@@ -113,6 +140,8 @@ func (s Series) short() string {
 	switch s.Test {
 	case "requests":
 		name = requestNames[s.Figure]
+	case OtherRequests:
+		name = cmp.Or(otherNameOf(s.Figure), requestNames[s.Figure])
 	case "cmtime":
 		name = stepNames[s.Figure]
 	case "objects":
@@ -149,7 +178,7 @@ func (s Series) words() string {
 			return s.short()
 		}
 		return fmt.Sprintf("%s, one of %d", s.short(), s.At)
-	case "cmtime", Memory, MessagesTest:
+	case "cmtime", Memory, MessagesTest, OtherRequests:
 		return s.short()
 	case RsocketTest:
 		return join(s.Figure, size(s.At))

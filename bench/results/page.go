@@ -180,6 +180,7 @@ func (p *page) place(place Place) {
 	p.variants(place.Name)
 	p.grown(place.Name)
 	p.requests(place.Name)
+	p.otherRequests(place.Name)
 	p.steps(place.Name, "objects", "Creating and destroying objects, each", "number")
 	p.steps(place.Name, "cmtime", "Connecting, each", "connections")
 	p.memory(place.Name)

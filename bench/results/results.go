@@ -58,6 +58,9 @@ const (
 	Messages            = "messages"
 	MessageInstructions = "instructions-messages"
 	MessagesTest        = "messages"
+
+	// OtherRequests is the test of requests of UD and XRC, and of those of RC that are not SEND, WRITE or READ.
+	OtherRequests = "other requests"
 )
 
 // A Failure is a measurement that failed, and the reason.

@@ -16,6 +16,7 @@ type kind struct {
 // kind that has it, or to none.
 var kinds = []kind{
 	{"post and poll", func(s Series) bool { return s.Test == "requests" && s.At == 1 }},
+	{"post, other types and requests", func(s Series) bool { return s.Test == OtherRequests }},
 	{"post, many queue pairs", func(s Series) bool { return s.Test == "requests" && s.At > 1 && s.Figure == "write" }},
 	{"post, many goroutines", func(s Series) bool { return s.Test == ParallelPosts }},
 	{"memory of objects", func(s Series) bool { return s.Test == Memory }},

@@ -136,6 +136,19 @@ func number(s Series, who string) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
+// otherRequests prints the costs of requests of other types of queue pairs, and of other requests.
+func (p *page) otherRequests(place string) {
+	var rows [][]string
+	for _, s := range p.run.Of(place, OtherRequests, "") {
+		rows = append(rows, []string{s.short(), number(s, Go), number(s, C), s.ratio()})
+	}
+	if len(rows) == 0 {
+		return
+	}
+	p.printf("#### A request of UD and XRC, and other requests of RC, %s\n\n", unit(place, "ns"))
+	p.rows([]string{"", Go, C, "Go to C"}, rows)
+}
+
 // requests prints the costs of requests, including cgo.
 func (p *page) requests(place string) {
 	var rows [][]string

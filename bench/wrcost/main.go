@@ -6,7 +6,8 @@
 //	wrcost -d mlx5_0               # queues with locks
 //	wrcost -d mlx5_0 -single       # SingleGoroutine queues
 //	wrcost -d mlx5_0 -qps 10000    # posts to 128 of 10,000 QPs
-//	wrcost -d mlx5_0 -dc           # WRITEs of a DCI, one by one, in lists and in batches
+//	wrcost -d mlx5_0 -types        # requests of UD and XRC, and atomics, binds and invalidations
+//	wrcost -d mlx5_0 -dc           # WRITEs of a DCI
 //	wrcost -d mlx5_0 -memory 10000 # memory for each QP and CQ instead
 //
 // Each figure is the smallest of several rounds of 128 requests. It includes the
@@ -37,6 +38,7 @@ func run(args []string) (err error) {
 	single := flags.Bool("single", false, "use SingleGoroutine queues")
 	qps := flags.Int("qps", 1, "number of queue pairs")
 	dc := flags.Bool("dc", false, "measure requests of a DCI instead")
+	types := flags.Bool("types", false, "measure requests of other types of QPs, and other requests, instead")
 	memory := flags.Int("memory", 0, "measure the memory of this many QPs and CQs instead")
 	rounds := flags.Int("rounds", 10, "number of rounds")
 	if err := flags.Parse(args); err != nil {
@@ -54,12 +56,12 @@ func run(args []string) (err error) {
 	if *memory > 0 {
 		return measureMemory(ctx, *memory)
 	}
-	if *dc {
-		d, err := newDCBench(ctx, *single)
+	if *dc || *types {
+		b, err := newTypeBench(ctx, *single, *dc)
 		if err != nil {
 			return err
 		}
-		return d.measure(*rounds)
+		return b.measure(*rounds)
 	}
 	b, err := newBench(ctx, *qps, *single)
 	if err != nil {

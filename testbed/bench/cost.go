@@ -78,6 +78,7 @@ func (b *bench) cost(ctx context.Context) error {
 			b.place("instructions-rxe", m, "soft-RoCE in that guest")
 			m.device = "mlx5_0"
 			b.requests(ctx, m, "instructions", []int{1, 100, manyObjects})
+			b.fail("instructions", results.OtherRequests, b.otherRequests(ctx, m, "instructions"))
 			b.fail("instructions", "parallel posts", b.parallel(ctx, m, "instructions", parallelPosts...))
 			b.fail("instructions", "memory", b.memory(ctx, m, "instructions"))
 			// Objects of the ConnectX are created by commands, which wait for its process.
@@ -106,12 +107,12 @@ func unlimited(program ...string) []string {
 	return append([]string{"sh", "-c", `ulimit -l unlimited; exec "$@"`, "sh"}, program...)
 }
 
-// wrcost builds the programs that measure requests, ours and the C program.
-func (b *bench) wrcost(ctx context.Context, m *machine) (ours [2]string, inC string, err error) {
+// wrcost builds the programs that measure requests, ours and a C program.
+func (b *bench) wrcost(ctx context.Context, m *machine, name string) (ours [2]string, inC string, err error) {
 	if ours, err = m.program(ctx, "bench/wrcost"); err != nil {
 		return ours, "", err
 	}
-	inC, b.run.C, err = m.client.compile(ctx, source("wrcost.c"))
+	inC, b.run.C, err = m.client.compile(ctx, source(name))
 	return ours, inC, err
 }
 
@@ -127,7 +128,7 @@ func (b *bench) requests(ctx context.Context, m *machine, place string, qps []in
 }
 
 func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int) error {
-	ours, inC, err := b.wrcost(ctx, m)
+	ours, inC, err := b.wrcost(ctx, m, "wrcost.c")
 	if err != nil {
 		return err
 	}
@@ -141,10 +142,34 @@ func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int)
 			return err
 		}
 	}
-	unit := "ns"
-	if place == "instructions" {
-		unit = place
+	if err := b.costs(ctx, m, results.Series{Place: place, Test: "requests", At: n}, programs); err != nil {
+		return err
 	}
+	b.logf("%s: %d queue pairs", place, n)
+	return nil
+}
+
+// otherRequests compares the costs of requests of other types of QPs, and of other requests.
+func (b *bench) otherRequests(ctx context.Context, m *machine, place string) error {
+	if b.options.tests != "" {
+		return nil
+	}
+	ours, inC, err := b.wrcost(ctx, m, "typecost.c")
+	if err != nil {
+		return err
+	}
+	const rounds = "10"
+	return b.costs(ctx, m, results.Series{Place: place, Test: results.OtherRequests, At: 1}, map[string][]string{
+		results.Go: {ours[1], "-d", m.device, "-types", "-rounds", rounds}, results.C: {inC, m.device, rounds}})
+}
+
+// costs runs the programs and adds their figures to series like s. A batch of Go is compared with a list of C and cgo.
+func (b *bench) costs(ctx context.Context, m *machine, s results.Series, programs map[string][]string) error {
+	s.Unit = "ns"
+	if s.Place == "instructions" {
+		s.Unit = s.Place
+	}
+	var ours map[string]float64
 	for _, who := range []string{results.Go, results.C, results.Cgo} {
 		if programs[who] == nil {
 			continue
@@ -157,14 +182,18 @@ func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int)
 		if err != nil {
 			return err
 		}
+		if who == results.Go {
+			ours = values
+		}
 		for _, name := range names {
-			b.run.Add(results.Series{Place: place, Test: "requests", Figure: name, At: n, Unit: unit}, who, values[name])
-			if batch := strings.Replace(name, "list", "builder", 1); who != results.Go && batch != name {
-				b.run.Add(results.Series{Place: place, Test: "requests", Figure: batch, At: n, Unit: unit}, who, values[name])
+			s.Figure = name
+			b.run.Add(s, who, values[name])
+			s.Figure = strings.Replace(name, "list", "builder", 1)
+			if _, ok := ours[s.Figure]; ok && who != results.Go && s.Figure != name {
+				b.run.Add(s, who, values[name])
 			}
 		}
 	}
-	b.logf("%s: %d queue pairs", place, n)
 	return nil
 }
 
@@ -173,7 +202,7 @@ func (b *bench) memory(ctx context.Context, m *machine, place string) error {
 	if b.options.tests != "" {
 		return nil
 	}
-	ours, inC, err := b.wrcost(ctx, m)
+	ours, inC, err := b.wrcost(ctx, m, "wrcost.c")
 	if err != nil {
 		return err
 	}

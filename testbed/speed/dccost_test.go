@@ -16,12 +16,12 @@ type dcBudget struct {
 }
 
 var dcBudgets = []dcBudget{
-	{budget{"write", 208, 198, ""}, 0.63, 0.8},
-	{budget{"inline", 235, 225, ""}, 0.64, 0.8},
-	{budget{"list32", 104, 104, ""}, 0.53, 0.7},
-	{budget{"list32inline", 134, 134, ""}, 0.55, 0.7},
-	{budget{"builder32", 166, 166, "list32"}, 0, 0},
-	{budget{"builder32inline", 187, 187, "list32inline"}, 0, 0},
+	{budget{"dc", 208, 198, ""}, 0.63, 0.8},
+	{budget{"dcinline", 235, 225, ""}, 0.64, 0.8},
+	{budget{"dclist32", 104, 104, ""}, 0.53, 0.7},
+	{budget{"dclist32inline", 134, 134, ""}, 0.55, 0.7},
+	{budget{"dcbuilder32", 164, 164, "dclist32"}, 0, 0},
+	{budget{"dcbuilder32inline", 187, 187, "dclist32inline"}, 0, 0},
 }
 
 // TestDCCost compares the costs of requests of a DCI with their budgets and with those of C in the same guest, and

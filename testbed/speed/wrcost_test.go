@@ -95,7 +95,14 @@ func TestCost(t *testing.T) {
 	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, "GOVERBS_SPEED_C", "testdata/wrcost.c")
 	c := measure(t, g, ready+inC+" mlx5_0 1 6")
 	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 1 6")
-	locked, single := measure(t, g, goes+" -rounds 6"), measure(t, g, goes+" -single -rounds 6")
+	check(t, budgets, measure(t, g, goes+" -rounds 6"), measure(t, g, goes+" -single -rounds 6"), c, alone)
+	t.Logf("C's loop alone: %.1f", c["loop"])
+}
+
+// check compares the costs of requests with their budgets, and prints them: those of Go on queues with locks and of one
+// goroutine, and those of C.
+func check(t *testing.T, budgets []budget, locked, single, c, alone figures) {
+	t.Helper()
 	t.Logf("%-16s %7s %7s %7s %7s", "instructions", "Go", "C", "Go 1", "C 1")
 	for _, b := range budgets {
 		t.Logf("%-16s %7.1f %7.1f %7.1f %7.1f", b.name, locked[b.name], c[b.ofC()], single[b.name], alone[b.ofC()])
@@ -108,7 +115,6 @@ func TestCost(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("C's loop alone: %.1f", c["loop"])
 }
 
 // costInC returns the command of a C program. Compiled with tcc, its loop around the

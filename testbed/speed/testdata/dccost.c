@@ -1,6 +1,6 @@
 /* What posting on a DCI costs with libmlx5: bench/wrcost -dc, in C. The figures have
  * the same names and are made the same way. The library has one interface for DC,
- * ibv_wr_* with mlx5dv_wr_set_dc_addr: "write" is a batch of one. tcc does not
+ * ibv_wr_* with mlx5dv_wr_set_dc_addr: "dc" is a batch of one. tcc does not
  * optimize, so the program also prints the cost of its loop with functions that do
  * nothing.
  *
@@ -15,7 +15,7 @@
 #define KEY 0xffeeddccull
 
 enum { WRITE, INLINE, LIST32, LIST32INLINE, LOOP1, LOOP32, KINDS };
-static const char *names[KINDS] = { "write", "inline", "list32", "list32inline", "loop1", "loop32" };
+static const char *names[KINDS] = { "dc", "dcinline", "dclist32", "dclist32inline", "loop1", "loop32" };
 static double best[KINDS];
 
 static struct ibv_context *ctx;

@@ -1,0 +1,40 @@
+//go:build vm
+
+package speed
+
+import "testing"
+
+// typeBudgets are the budgets of requests of UD and XRC, and of those that only RC has.
+var typeBudgets = []budget{
+	{"ud", 202, 190, ""},
+	{"udinline", 247, 236, ""},
+	{"udlist32", 92, 92, ""},
+	{"udlist32inline", 136, 136, ""},
+	{"udbuilder32", 150, 150, "udlist32"},
+	{"udbuilder32inline", 177, 177, "udlist32inline"},
+	{"xrc", 189, 178, ""},
+	{"xrcinline", 223, 211, ""},
+	{"xrclist32", 81, 81, ""},
+	{"xrclist32inline", 110, 110, ""},
+	{"xrcbuilder32", 128, 128, "xrclist32"},
+	{"xrcbuilder32inline", 153, 153, "xrclist32inline"},
+	{"atomic", 750, 738, ""},
+	{"atomiclist32", 517, 516, ""},
+	{"bind", 1224, 1213, ""},
+	{"bindlist32", 1016, 1016, ""},
+	{"localinv", 665, 654, ""},
+	{"localinvlist32", 457, 457, ""},
+	{"sendinv", 205, 194, ""},
+	{"sendinvlist32", 98, 98, ""},
+}
+
+// TestTypeCost is TestCost for other types of QPs, and for other requests.
+func TestTypeCost(t *testing.T) {
+	g := counting(t, 0)
+	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, "GOVERBS_SPEED_TYPES", "testdata/typecost.c")
+	c := measure(t, g, ready+inC+" mlx5_0 4")
+	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 4")
+	locked, single := measure(t, g, goes+" -types -rounds 4"), measure(t, g, goes+" -types -single -rounds 4")
+	check(t, typeBudgets, locked, single, c, alone)
+	t.Logf("C's loop alone: %.1f", c["loop"])
+}
