@@ -60,6 +60,8 @@ type CQ struct {
 	armed     atomic.Uint32
 	events    atomic.Uint32         // number of events that have been read
 	endErr    atomic.Pointer[error] // what waits return: see endWaits
+
+	interrupted atomic.Bool // waits end: see interrupt
 }
 
 // CreateCQ creates a completion queue: ibv_create_cq(3). It returns [ErrInvalid] if the

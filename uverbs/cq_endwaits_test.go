@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/verbs"
 )
 
 // TestEndWaits checks that EndWaits ends all waits on an empty queue, present and future, but none
@@ -39,6 +41,34 @@ func TestEndWaits(t *testing.T) {
 	until(func() bool { return r.p.cqs[0].armings() > arms })
 	r.p.cqs[0].push(WC{})
 	check(t, <-done)
+}
+
+// TestInterrupt checks that Interrupt ends waits on an empty queue until it is reset, and that what EndWaits has set
+// meanwhile remains.
+func TestInterrupt(t *testing.T) {
+	r := newRig(t)
+	b := r.bundle(t, false)
+	done := make(chan error)
+	go func() { done <- second(b.cq.PollWait(context.Background(), make([]WC, 1))) }()
+	until(func() bool { return b.cq.channel.reader.Load() == b.cq })
+	verbs.Interrupt(b.cq, true)
+	if err := <-done; err != verbs.ErrInterrupted {
+		t.Errorf("a wait under way: %v, want %v", err, verbs.ErrInterrupted)
+	}
+	over := errors.New("over")
+	b.cq.endWaits(over)
+	if err := b.cq.Wait(context.Background()); err != verbs.ErrInterrupted {
+		t.Errorf("a wait that begins later: %v, want %v", err, verbs.ErrInterrupted)
+	}
+	r.p.cqs[0].push(WC{WRID: 7})
+	wcs := make([]WC, 1)
+	if n, err := b.cq.PollWait(context.Background(), wcs); n != 1 || err != nil || wcs[0].WRID != 7 {
+		t.Errorf("a completion that is there: %d, %v, %+v", n, err, wcs[0])
+	}
+	verbs.Interrupt(b.cq, false)
+	if err := b.cq.Wait(context.Background()); err != over {
+		t.Errorf("after the interrupt: %v, want %v", err, over)
+	}
 }
 
 // A slowCQ calls a function between a look at the queue and what follows it.

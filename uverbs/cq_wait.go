@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
+	"github.com/goverbs/goverbs/internal/verbs"
 )
 
 // Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
@@ -92,11 +93,22 @@ func (q *CQ) endWaits(err error) {
 	}
 }
 
+// interrupt is verbs.Interrupt.
+func (q *CQ) interrupt(on bool) {
+	q.interrupted.Store(on)
+	if on && q.channel != nil {
+		q.wake()
+	}
+}
+
 // checkReady reports whether the queue has a completion. If not, it arms the queue: the next
 // completion raises an event, so a waiter that was woken in vain does not have to wake another.
 func (q *CQ) checkReady() (ready bool, err error) {
 	if ready, err := q.ready(); ready || err != nil {
 		return ready, err
+	}
+	if q.interrupted.Load() {
+		return false, verbs.ErrInterrupted
 	}
 	if over := q.endErr.Load(); over != nil {
 		if ready, err := q.ready(); ready || err != nil {

@@ -10,6 +10,7 @@ import (
 // do not need.
 func init() {
 	verbs.EndWaits = func(cq any, err error) { cq.(*CQ).endWaits(err) }
+	verbs.Interrupt = func(cq any, on bool) { cq.(*CQ).interrupt(on) }
 	verbs.SendsInFlight = func(qp any) int { return qp.(*QP).sendsInFlight() }
 	verbs.CloseIdle = func(ctx any, but ...any) error { return ctx.(*Context).closeIdle(objectsOf(but)...) }
 	verbs.OnIdle = func(ctx any, f func() error, but ...any) { ctx.(*Context).onIdle(f, objectsOf(but)...) }

@@ -3,11 +3,20 @@
 // have no types of it.
 package verbs
 
+import "errors"
+
 // EndWaits makes Wait and PollWait of a uverbs.CQ return err whenever the queue is empty, from now
 // on. It is for a caller that knows that there will be no more completions. Remaining completions
 // can still be polled. With a nil err, waits block again. Any goroutine may call EndWaits, even on a
 // queue with SingleGoroutine.
 var EndWaits func(cq any, err error)
+
+// Interrupt makes Wait and PollWait of a uverbs.CQ return ErrInterrupted whenever the queue is empty, while on is set.
+// Unlike EndWaits, which has the end of the queue, it does not replace what another goroutine has set.
+var Interrupt func(cq any, on bool)
+
+// ErrInterrupted is the error of a wait that Interrupt has ended.
+var ErrInterrupted = errors.New("verbs: interrupted")
 
 // CloseIdle closes a uverbs.Context if no objects except the given ones exist on it. Otherwise it
 // closes nothing and returns uverbs.ErrBusy. It is for packages that open a device and allocate a PD
