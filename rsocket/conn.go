@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/lead"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -42,12 +42,11 @@ type Conn struct {
 	unreleased  bool          // an object could not be closed: another Close tries again
 	linger      time.Duration // Config.Linger, or what SetLinger has set
 
-	leader      *side       // whose call polls without mu, or nil
-	interrupted atomic.Bool // the leader was told to look at the state
-	wcs         [16]uverbs.WC
-	reader      side
-	writer      side
-	ender       side // of CloseRead, CloseWrite and Close
+	waiters lead.Waiters
+	wcs     [16]uverbs.WC
+	reader  side
+	writer  side
+	ender   side // of CloseRead, CloseWrite and Close
 
 	sender
 	receiver
@@ -58,9 +57,7 @@ type Conn struct {
 // newConn returns a connection that does not exist yet.
 func newConn(m *cm.Conn, config *Config) *Conn {
 	c := &Conn{cm: m, config: config, linger: config.Linger}
-	for _, s := range c.sides() {
-		s.wake = make(chan struct{}, 1)
-	}
+	c.initWaits()
 	return c
 }
 
@@ -77,7 +74,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: sends + receives}); err != nil {
 		return err
 	}
-	qp.SendCQ, qp.RecvCQ = c.cq, c.cq
+	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
 	qp.MaxSendWR, qp.MaxRecvWR, qp.MaxSendSGE, qp.MaxInline = sends, receives, 2, c.config.Inline
 	c.initSends(sends)
 	if err := c.allocSends(); err != nil {
@@ -216,7 +213,7 @@ func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
 		return c.opError("set", net.ErrClosed)
 	}
 	for _, s := range sides {
-		c.setTimer(s, t)
+		s.SetDeadline(t)
 	}
 	return nil
 }

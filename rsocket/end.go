@@ -11,12 +11,12 @@ import (
 // CloseWrite tells the peer that this side sends no more: the peer's reads return io.EOF after what was written. It
 // waits while too many messages of the protocol are on their way, until the deadline of writes.
 func (c *Conn) CloseWrite() error {
-	return c.closeSide("close", func() { c.writeClosed = true; c.interrupt(&c.writer) })
+	return c.closeSide("close", func() { c.writeClosed = true; c.writer.Interrupt() })
 }
 
 // CloseRead makes reads return io.EOF. The peer is told only if this side does not write any more, either.
 func (c *Conn) CloseRead() error {
-	return c.closeSide("close", func() { c.readClosed = true; c.interrupt(&c.reader) })
+	return c.closeSide("close", func() { c.readClosed = true; c.reader.Interrupt() })
 }
 
 // closeSide closes one side of the connection, as note does, and tells the peer.
@@ -86,11 +86,10 @@ func (c *Conn) Close() error {
 	}
 	c.closed = true
 	if first { // a call of CloseWrite that waits ends in time, too
-		c.setTimer(&c.ender, time.Now().Add(wait))
+		c.ender.SetDeadline(time.Now().Add(wait))
 	}
-	for _, s := range []*side{&c.reader, &c.writer} {
-		c.interrupt(s)
-	}
+	c.reader.Interrupt()
+	c.writer.Interrupt()
 	c.unlock()
 	c.ender.lock.Lock() // after CloseRead and CloseWrite
 	defer c.ender.lock.Unlock()
@@ -148,7 +147,7 @@ func (c *Conn) lingerFor(d time.Duration) {
 	go func() {
 		defer lingering.Add(-1)
 		c.mu.Lock()
-		c.setTimer(&c.ender, time.Now().Add(d))
+		c.ender.SetDeadline(time.Now().Add(d))
 		_ = c.flush()
 		c.unlock()
 		_ = c.release() // another Close returns the error
@@ -170,7 +169,7 @@ func (c *Conn) awaitPeer(d time.Duration) {
 func (c *Conn) release() error {
 	c.mu.Lock()
 	for _, s := range c.sides() {
-		c.setTimer(s, time.Time{})
+		s.SetDeadline(time.Time{})
 	}
 	c.unlock()
 	// The peer learns of it at once. An error means that the connection has ended already.

@@ -48,7 +48,7 @@ const idleChecks = 8
 func (c *Conn) checkIdle() {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.leader == nil {
+	if c.waiters.Leader() == nil {
 		c.poll()
 	}
 	if c.closed || c.err != nil || c.peerClosed {
@@ -69,7 +69,7 @@ func (c *Conn) checkIdle() {
 func (c *Conn) end(err error) {
 	c.fail(err)
 	for _, s := range c.sides() {
-		c.interrupt(s)
+		s.Interrupt()
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Conn) end(err error) {
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.unlock()
-	if c.leader == nil {
+	if c.waiters.Leader() == nil {
 		c.poll()
 	}
 	if c.closed || c.err != nil || c.peerClosed {

@@ -2,6 +2,7 @@ package rsocket
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -59,6 +60,9 @@ func (p *PacketConn) sleep(s *packetSide, q *packetQP, cq *uverbs.CQ) error {
 	}
 	return err
 }
+
+// errInterrupted ends the wait of a call.
+var errInterrupted = errors.New("rsocket: interrupted")
 
 // interrupt makes a call of s that sleeps look at the state. The caller holds p.mu.
 func (p *PacketConn) interrupt(s *packetSide) {

@@ -2,20 +2,17 @@ package rsocket
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/verbs"
+	"github.com/goverbs/goverbs/internal/lead"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Nothing runs in the background of a connection. A call that waits polls the completion queue itself: it is the
-// leader. It handles the completions for all calls. Others that wait meanwhile sleep until the leader wakes
-// them, because they can go on, or because it returns and one of them must be the leader. A call thus usually
-// finds its own completion without a change of goroutine.
+// Nothing runs in the background of a connection. A call that waits polls the completion queue itself, or sleeps while
+// another does: see package lead.
 
 // A side is one of the three that can wait on a connection: what reads, what writes, and what ends. The calls of
 // a side run one at a time.
@@ -23,13 +20,19 @@ type side struct {
 	lock sync.Mutex // of the call that runs
 
 	// These fields belong to Conn.mu.
-	waiting  bool // sleeps until wake
-	wake     chan struct{}
-	need     need
-	amount   uint64 // of what is needed
-	deadline time.Time
-	timer    *time.Timer
-	expired  bool // the deadline has passed
+	lead.Side
+	need   need
+	amount uint64 // of what is needed
+}
+
+// initWaits sets up the sides. The side that reads comes first if there is no reason for another.
+func (c *Conn) initWaits() {
+	w := &c.waiters
+	w.Lock, w.Unlock, w.Poll, w.Handle = c.mu.Lock, c.unlock, c.pollWait, c.handlePoll
+	w.Ready = func(i int) bool { return c.ready(c.sides()[i]) }
+	for i, s := range c.sides() {
+		s.Waiters, s.Need, s.Turn = w, i, uint64(i)
+	}
 }
 
 // need is what a call waits for.
@@ -76,42 +79,24 @@ func (c *Conn) wait(s *side, n need, amount uint64) error {
 		switch {
 		case c.closed && s != &c.ender:
 			return net.ErrClosed
-		case s.expired:
+		case s.Expired:
 			return os.ErrDeadlineExceeded
 		case c.ready(s):
 			return nil
-		case c.leader != nil:
-			s.waiting = true
-			c.mu.Unlock()
-			<-s.wake
-			c.mu.Lock()
-		case !c.poll():
-			c.lead(s)
-		default:
+		case c.waiters.Leader() == nil && c.poll():
 			// The timer of a deadline and Close have their turn, even if a peer sends without end.
-			c.mu.Unlock()
+			c.unlock()
 			c.mu.Lock()
+		default:
+			_ = c.waiters.Wait(context.Background(), &s.Waiter) // errors of polling are those of the connection
 		}
 	}
 }
 
-// unlock releases c.mu at the end of a call. If calls wait and none of them is the leader, it wakes one.
+// unlock releases c.mu at the end of a call.
 func (c *Conn) unlock() {
-	if c.leader == nil {
-		for _, s := range c.sides() {
-			if s.waiting {
-				s.rouse()
-				break
-			}
-		}
-	}
+	c.waiters.Pass()
 	c.mu.Unlock()
-}
-
-// rouse wakes the call of s, which waits.
-func (s *side) rouse() {
-	s.waiting = false
-	s.wake <- struct{}{}
 }
 
 // poll handles the completions that there are, and reports whether there were any. The caller holds c.mu, and
@@ -124,54 +109,31 @@ func (c *Conn) poll() bool {
 
 // pollAll handles what had arrived when it was called, unless there is a leader. The caller holds c.mu.
 func (c *Conn) pollAll() {
-	for left := c.credits + controlReceives + c.sends; left > 0 && c.leader == nil && c.poll(); {
+	for left := c.credits + controlReceives + c.sends; left > 0 && c.waiters.Leader() == nil && c.poll(); {
 		left -= len(c.wcs)
 	}
 }
 
-// lead waits for completions and handles them.
-func (c *Conn) lead(s *side) {
-	c.leader = s
-	c.mu.Unlock()
-	n, err := c.spin()
-	if n == 0 && err == nil {
-		n, err = c.cq.PollWait(context.Background(), c.wcs[:]) // ends by interrupt
-	}
-	c.mu.Lock()
-	c.leader = nil
-	if c.interrupted.Swap(false) {
-		verbs.EndWaits(c.cq, c.cm.Err()) // which an interrupt has replaced
-	}
-	if err == errInterrupted {
-		err = nil
-	}
-	c.handle(c.wcs[:n], err)
-}
-
-// spin polls for as long as the configuration says.
-func (c *Conn) spin() (int, error) {
-	if c.config.Polling == 0 {
-		return 0, nil
-	}
-	for start := time.Now(); ; {
-		n, err := c.cq.Poll(c.wcs[:])
-		if n > 0 || err != nil || c.interrupted.Load() || time.Since(start) >= c.config.Polling {
-			return n, err
+// pollWait polls for as long as the configuration says, and then waits.
+func (c *Conn) pollWait(ctx context.Context) (int, error) {
+	if c.config.Polling > 0 {
+		for start := time.Now(); ; {
+			n, err := c.cq.Poll(c.wcs[:])
+			if n > 0 || err != nil {
+				return n, err
+			}
+			if c.waiters.Interrupted() || time.Since(start) >= c.config.Polling {
+				break
+			}
 		}
 	}
+	return c.cq.PollWait(ctx, c.wcs[:])
 }
 
-// errInterrupted ends the wait of the leader.
-var errInterrupted = errors.New("rsocket: interrupted")
-
-// interrupt makes the call of s look at the state. The caller holds c.mu.
-func (c *Conn) interrupt(s *side) {
-	switch {
-	case s.waiting:
-		s.rouse()
-	case c.leader == s && !c.interrupted.Swap(true):
-		verbs.EndWaits(c.cq, errInterrupted)
-	}
+// handlePoll handles what pollWait has returned. The caller holds c.mu.
+func (c *Conn) handlePoll(n int, err error) error {
+	c.handle(c.wcs[:n], err)
+	return nil
 }
 
 // handle handles completions, and an error of polling. The caller holds c.mu.
@@ -201,41 +163,4 @@ func (c *Conn) handle(wcs []uverbs.WC, err error) {
 	}
 	c.repost(arrived)
 	c.grant()
-	for _, s := range c.sides() {
-		if s.waiting && c.ready(s) {
-			s.rouse()
-		}
-	}
-}
-
-// setTimer sets the deadline of s. The caller holds c.mu.
-func (c *Conn) setTimer(s *side, t time.Time) {
-	s.deadline, s.expired = t, false
-	if s.timer != nil {
-		s.timer.Stop() // or it runs, and finds another deadline
-	}
-	if t.IsZero() {
-		return
-	}
-	d := time.Until(t)
-	if d <= 0 {
-		s.expired = true
-		c.interrupt(s)
-		return
-	}
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, func() { c.expire(s) })
-	} else {
-		s.timer.Reset(d)
-	}
-}
-
-// expire ends the call of s if its deadline has passed.
-func (c *Conn) expire(s *side) {
-	c.mu.Lock()
-	defer c.unlock()
-	if !s.deadline.IsZero() && time.Until(s.deadline) <= 0 {
-		s.expired = true
-		c.interrupt(s)
-	}
 }
