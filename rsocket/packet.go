@@ -184,7 +184,7 @@ func newPacket(config *Config, network string, local, remote netip.AddrPort) (*P
 	p.bothFamilies = network == "udp" && p.local.Addr() == netip.IPv6Unspecified()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.close = sync.OnceValue(p.closeAll)
-	p.reader.wake, p.writer.wake = make(chan struct{}, 1), make(chan struct{}, 1)
+	p.initWaits()
 	if p.bound = !p.local.Addr().IsUnspecified(); p.bound {
 		q, err := newPacketQP(config, p.local)
 		if err != nil {
@@ -272,12 +272,9 @@ func (p *PacketConn) Close() error { return p.close() }
 func (p *PacketConn) closeAll() error {
 	p.mu.Lock()
 	p.closed = true
-	p.interrupt(&p.reader)
-	p.interrupt(&p.writer)
-	for _, s := range []*packetSide{&p.reader, &p.writer} {
-		if s.timer != nil {
-			s.timer.Stop()
-		}
+	for _, s := range p.sides() {
+		s.Interrupt()
+		s.SetDeadline(time.Time{})
 	}
 	p.mu.Unlock()
 	p.cancel()

@@ -55,7 +55,7 @@ func (p *PacketConn) serveContact(c contact, from netip.AddrPort, reply []byte) 
 	defer p.mu.Unlock()
 	if len(p.early) < maxEarly {
 		p.early = append(p.early, packet{from, append([]byte(nil), c.payload...)})
-		p.interrupt(&p.reader)
+		p.reader.Interrupt()
 	}
 }
 

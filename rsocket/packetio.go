@@ -153,7 +153,7 @@ func (p *PacketConn) sleepReader(qps []*packetQP) error {
 		return nil
 	}
 	if len(qps) == 0 {
-		return p.sleep(&p.reader, nil, nil)
+		return p.sleep(&p.reader, nil)
 	}
 	for _, q := range qps[1:] {
 		select {
@@ -161,7 +161,7 @@ func (p *PacketConn) sleepReader(qps []*packetQP) error {
 		default: // it waits already
 		}
 	}
-	return p.sleep(&p.reader, qps[0], qps[0].recvCQ)
+	return p.sleep(&p.reader, qps[0].recvCQ)
 }
 
 // WriteTo is [PacketConn.WriteToUDPAddrPort] for a *net.UDPAddr.
@@ -338,7 +338,7 @@ func (p *PacketConn) sendSlot(q *packetQP) (int, error) {
 			p.mu.Unlock()
 			return 0, err
 		}
-		if err := p.sleep(&p.writer, q, q.sendCQ); err != nil {
+		if err := p.sleep(&p.writer, q.sendCQ); err != nil {
 			return 0, err
 		}
 	}

@@ -233,5 +233,5 @@ func (p *PacketConn) addQP(q *packetQP) {
 	if len(p.qps) > 1 {
 		p.wg.Go(func() { p.watch(q) })
 	}
-	p.interrupt(&p.reader)
+	p.reader.Interrupt()
 }

@@ -2,28 +2,35 @@ package rsocket
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/verbs"
+	"github.com/goverbs/goverbs/internal/lead"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A packetSide is what reads or what writes. Its calls run one at a time.
 type packetSide struct {
-	lock sync.Mutex    // of the call that runs
-	wake chan struct{} // ends the sleep of a call without a CQ
+	lock sync.Mutex // of the call that runs
 
 	// These fields belong to PacketConn.mu.
-	asleep      bool
-	cq          *uverbs.CQ // that the call waits on, or nil
-	interrupted bool       // the call was woken to look at the state
-	deadline    time.Time
-	timer       *time.Timer
-	expired     bool // the deadline has passed
+	lead.Side
+	waiters lead.Waiters // the call of this side: the two wait on different CQs
+}
+
+func (p *PacketConn) sides() [2]*packetSide { return [...]*packetSide{&p.reader, &p.writer} }
+
+// initWaits sets up the sides.
+func (p *PacketConn) initWaits() {
+	for _, s := range p.sides() {
+		w := &s.waiters
+		s.Waiters = w
+		w.Lock, w.Unlock = p.mu.Lock, p.mu.Unlock // there is no waiter to pass to
+		w.Poll = func(ctx context.Context) (int, error) { return 0, w.CQ.(*uverbs.CQ).Wait(ctx) }
+		w.Handle = func(_ int, err error) error { return err }
+	}
 }
 
 // check returns why a call of s cannot go on. The caller holds p.mu.
@@ -31,50 +38,21 @@ func (p *PacketConn) check(s *packetSide) error {
 	switch {
 	case p.closed:
 		return net.ErrClosed
-	case s.expired:
+	case s.Expired:
 		return os.ErrDeadlineExceeded
 	}
 	return p.err
 }
 
-// sleep waits for a completion of a QP's CQ, or without a QP, until the call of s is interrupted. The caller holds
-// p.mu, and has found no reason to go on. sleep unlocks it.
-func (p *PacketConn) sleep(s *packetSide, q *packetQP, cq *uverbs.CQ) error {
-	s.asleep, s.cq = true, cq
-	p.mu.Unlock()
-	var err error
-	if cq != nil {
-		err = cq.Wait(context.Background()) // ends by interrupt
-	} else {
-		<-s.wake
-	}
-	p.mu.Lock()
+// sleep waits for a completion of a CQ, or without one, until the call of s is interrupted. The caller holds p.mu, and
+// has found no reason to go on. sleep unlocks it.
+func (p *PacketConn) sleep(s *packetSide, cq *uverbs.CQ) error {
 	defer p.mu.Unlock()
-	s.asleep = false
-	if s.interrupted && cq != nil {
-		verbs.EndWaits(cq, q.id.Err()) // which the interrupt has replaced
+	if cq == nil {
+		return s.waiters.Sleep(context.Background(), &s.Waiter)
 	}
-	s.interrupted = false
-	if err == errInterrupted {
-		err = nil
-	}
-	return err
-}
-
-// errInterrupted ends the wait of a call.
-var errInterrupted = errors.New("rsocket: interrupted")
-
-// interrupt makes a call of s that sleeps look at the state. The caller holds p.mu.
-func (p *PacketConn) interrupt(s *packetSide) {
-	switch {
-	case !s.asleep || s.interrupted:
-		return
-	case s.cq != nil:
-		verbs.EndWaits(s.cq, errInterrupted)
-	default:
-		s.wake <- struct{}{}
-	}
-	s.interrupted = true
+	s.waiters.CQ = cq
+	return s.waiters.Wait(context.Background(), &s.Waiter)
 }
 
 // watch wakes the reader if a QP has received something, for all but the first QP: the reader waits for that one
@@ -90,7 +68,7 @@ func (p *PacketConn) watch(q *packetQP) {
 			return // closed, or the reader will find the error
 		}
 		p.mu.Lock()
-		p.interrupt(&p.reader)
+		p.reader.Interrupt()
 		p.mu.Unlock()
 	}
 }
@@ -101,8 +79,8 @@ func (p *PacketConn) fail(err error) {
 		return
 	}
 	p.err = err
-	p.interrupt(&p.reader)
-	p.interrupt(&p.writer)
+	p.reader.Interrupt()
+	p.writer.Interrupt()
 }
 
 // SetDeadline sets the deadlines of reads and of writes.
@@ -128,29 +106,6 @@ func (p *PacketConn) setDeadline(s *packetSide, t time.Time) error {
 	if p.closed {
 		return p.opError("set", net.ErrClosed)
 	}
-	s.deadline, s.expired = t, false
-	if s.timer != nil {
-		s.timer.Stop() // or it runs, and finds another deadline
-	}
-	switch d := time.Until(t); {
-	case t.IsZero():
-	case d <= 0:
-		s.expired = true
-		p.interrupt(s)
-	case s.timer == nil:
-		s.timer = time.AfterFunc(d, func() { p.expire(s) })
-	default:
-		s.timer.Reset(d)
-	}
+	s.SetDeadline(t)
 	return nil
-}
-
-// expire ends the call of s if its deadline has passed.
-func (p *PacketConn) expire(s *packetSide) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !s.deadline.IsZero() && time.Until(s.deadline) <= 0 {
-		s.expired = true
-		p.interrupt(s)
-	}
 }

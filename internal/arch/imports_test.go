@@ -54,7 +54,7 @@ var layers = []struct {
 		"internal/nldev", "internal/leak", "internal/quota", "internal/verbs"}},
 	{"rdma", []string{"cm", "uverbs", "internal/ctxerr", "internal/machine", "internal/memlock", "internal/quota",
 		"internal/verbs"}},
-	{"rsocket", []string{"cm", "uverbs", "internal/lead", "internal/memlock", "internal/quota", "internal/verbs"}},
+	{"rsocket", []string{"cm", "uverbs", "internal/lead", "internal/memlock", "internal/quota"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
 	{"internal/firmware", []string{"uverbs"}},
