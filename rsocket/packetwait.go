@@ -46,11 +46,8 @@ func (p *PacketConn) check(s *packetSide) error {
 
 // sleep waits for a completion of a CQ, or without one, until the call of s is interrupted. The caller holds p.mu, and
 // has found no reason to go on. sleep unlocks it.
-func (p *PacketConn) sleep(s *packetSide, cq *uverbs.CQ) error {
+func (p *PacketConn) sleep(s *packetSide, cq any) error {
 	defer p.mu.Unlock()
-	if cq == nil {
-		return s.waiters.Sleep(context.Background(), &s.Waiter)
-	}
 	s.waiters.CQ = cq
 	return s.waiters.Wait(context.Background(), &s.Waiter)
 }

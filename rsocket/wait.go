@@ -28,7 +28,7 @@ type side struct {
 // initWaits sets up the sides. The side that reads comes first if there is no reason for another.
 func (c *Conn) initWaits() {
 	w := &c.waiters
-	w.Lock, w.Unlock, w.Poll, w.Handle = c.mu.Lock, c.unlock, c.pollWait, c.handlePoll
+	w.Lock, w.Unlock, w.Poll, w.Handle = c.mu.Lock, c.unlock, c.pollWait, c.handle
 	w.Ready = func(i int) bool { return c.ready(c.sides()[i]) }
 	for i, s := range c.sides() {
 		s.Waiters, s.Need, s.Turn = w, i, uint64(i)
@@ -88,7 +88,7 @@ func (c *Conn) wait(s *side, n need, amount uint64) error {
 			c.unlock()
 			c.mu.Lock()
 		default:
-			_ = c.waiters.Wait(context.Background(), &s.Waiter) // errors of polling are those of the connection
+			_ = c.waiters.Wait(context.Background(), &s.Waiter) // handle returns no error
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (c *Conn) unlock() {
 // there is no leader.
 func (c *Conn) poll() bool {
 	n, err := c.cq.Poll(c.wcs[:])
-	c.handle(c.wcs[:n], err)
+	_ = c.handle(n, err)
 	return n > 0
 }
 
@@ -130,17 +130,11 @@ func (c *Conn) pollWait(ctx context.Context) (int, error) {
 	return c.cq.PollWait(ctx, c.wcs[:])
 }
 
-// handlePoll handles what pollWait has returned. The caller holds c.mu.
-func (c *Conn) handlePoll(n int, err error) error {
-	c.handle(c.wcs[:n], err)
-	return nil
-}
-
-// handle handles completions, and an error of polling. The caller holds c.mu.
-func (c *Conn) handle(wcs []uverbs.WC, err error) {
+// handle handles n completions, and an error of polling, which ends the connection. The caller holds c.mu.
+func (c *Conn) handle(n int, err error) error {
 	arrived, flushed := 0, false
-	for i := range wcs {
-		wc := &wcs[i]
+	for i := range c.wcs[:n] {
+		wc := &c.wcs[i]
 		switch {
 		case wc.Status == uverbs.WCLocLenErr && wc.WRID == receiveID: // SEND with data
 			c.fail(errUnknown)
@@ -163,4 +157,5 @@ func (c *Conn) handle(wcs []uverbs.WC, err error) {
 	}
 	c.repost(arrived)
 	c.grant()
+	return nil
 }

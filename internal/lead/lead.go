@@ -40,7 +40,7 @@ type Waiters struct {
 	// interrupt or of ctx. What Handle returns, Wait returns.
 	Poll   func(ctx context.Context) (int, error)
 	Handle func(n int, err error) error
-	CQ     any // that Poll polls
+	CQ     any // that Poll polls, or nil: no call leads
 
 	// Ready reports whether a waiter with a need can go on. A waiter that is woken for it must find the same, or go on to
 	// another need, as otherwise it would be woken again and again.
@@ -58,6 +58,10 @@ type Waiter struct {
 	Need int    // that Ready knows, less than MaxNeeds
 	Turn uint64 // unique
 
+	// Yields makes the waiter fall asleep if another was woken, also if it could lead: the leader would take first what
+	// the other was woken for.
+	Yields bool
+
 	asleep bool
 	wake   chan struct{} // has room for one
 }
@@ -65,8 +69,8 @@ type Waiter struct {
 // Wait waits until something has happened that may concern w, which is not ready. The caller checks that before and
 // after it. It returns the error of Handle, or that of ctx if ctx ends first. It releases the lock while it waits.
 func (ws *Waiters) Wait(ctx context.Context, w *Waiter) error {
-	if ws.leader != nil {
-		return ws.Sleep(ctx, w)
+	if ws.leader != nil || ws.CQ == nil || w.Yields && ws.woken > 0 {
+		return ws.sleep(ctx, w)
 	}
 	return ws.lead(ctx, w)
 }
@@ -95,8 +99,8 @@ func (ws *Waiters) lead(ctx context.Context, w *Waiter) (ended error) {
 	return ended
 }
 
-// Sleep is Wait for a waiter that does not lead.
-func (ws *Waiters) Sleep(ctx context.Context, w *Waiter) error {
+// sleep waits until w is woken.
+func (ws *Waiters) sleep(ctx context.Context, w *Waiter) error {
 	if w.wake == nil {
 		w.wake = make(chan struct{}, 1)
 	}
@@ -185,8 +189,7 @@ func (ws *Waiters) WakeAll() {
 // Interrupt makes w return from Wait, whether it leads or is asleep.
 func (ws *Waiters) Interrupt(w *Waiter) {
 	ws.Wake(w)
-	if w != nil && w == ws.leader && !ws.interrupted.Load() {
-		ws.interrupted.Store(true)
+	if w != nil && w == ws.leader && !ws.interrupted.Swap(true) {
 		verbs.Interrupt(ws.CQ, true)
 	}
 }
@@ -196,6 +199,3 @@ func (ws *Waiters) Interrupted() bool { return ws.interrupted.Load() }
 
 // Leader returns the leader, or nil. There is none while completions are handled.
 func (ws *Waiters) Leader() *Waiter { return ws.leader }
-
-// Passing reports whether a woken waiter is on its way.
-func (ws *Waiters) Passing() bool { return ws.woken > 0 }

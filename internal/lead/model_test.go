@@ -152,7 +152,7 @@ func newModel(t *testing.T, s scenario) *model {
 		c := &call{m: m, credit: kind == 'c', at: begins, permit: make(chan struct{})}
 		c.Turn = uint64(i)
 		if c.credit {
-			c.Need = needCredit
+			c.Need, c.Yields = needCredit, true
 		}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		m.calls = append(m.calls, c)
@@ -177,8 +177,6 @@ func (c *call) run() {
 			c.result = errExpired
 		case c.ctx.Err() != nil:
 			c.result = c.ctx.Err()
-		case c.credit && c.m.ws.Passing():
-			c.result = c.m.ws.Sleep(c.ctx, &c.Waiter)
 		default:
 			c.result = c.m.ws.Wait(c.ctx, &c.Waiter)
 		}
