@@ -93,7 +93,7 @@ func (c *Conn) doBatch(ctx context.Context, ops []batchOp) error {
 	}
 	for len(ops) > 0 {
 		if c.room() <= 0 {
-			if err := c.waitToSend(ctx, &c.posters, c.canPost); err != nil {
+			if err := c.waitToSend(ctx, needPost); err != nil {
 				c.mu.Lock()
 				defer c.unlock()
 				return c.giveUp(o, err)

@@ -229,7 +229,7 @@ func (c *Conn) waitForMemory(ctx context.Context, n int64) (ok bool, _ error) {
 	b.claim(k)
 	var err error
 	for err == nil && c.err == nil && !c.closing {
-		err = c.step(ctx, &c.others, nil)
+		err = c.step(ctx, needOwn, nil)
 	}
 	switch {
 	case b.end(k):

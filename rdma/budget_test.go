@@ -32,7 +32,7 @@ func TestCloseReleasesUnreceived(t *testing.T) {
 	soon(t, "the second message is read", func() bool {
 		s.mu.Lock()
 		defer s.unlock()
-		if s.leader == leaderNone {
+		if s.waiters.Leader() == nil {
 			s.harvest()
 		}
 		return s.count == 1 && s.arrived[s.first].large.done

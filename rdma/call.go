@@ -3,6 +3,8 @@ package rdma
 import (
 	"context"
 	"fmt"
+
+	"github.com/goverbs/goverbs/internal/lead"
 )
 
 // maxCalls is how many calls may wait for a reply in each direction.
@@ -34,7 +36,7 @@ type call struct {
 	// canceled is whether the peer is to get a cancel, or has.
 	canceled bool
 	m        Message
-	waiter   *waiter
+	waiter   *lead.Waiter
 }
 
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
@@ -84,7 +86,7 @@ func (c *Conn) newCall(ctx context.Context) (*call, error) {
 	}
 	if !c.callable() || c.usable() != nil || ctx.Err() != nil {
 		full := !c.callable()
-		if err := c.waitToSend(ctx, &c.callers, c.callable); err != nil {
+		if err := c.waitToSend(ctx, needNumber); err != nil {
 			if full && ctx.Err() != nil {
 				err = c.unanswered(err)
 			}
@@ -153,7 +155,7 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 		if err != nil && (c.closing || c.err != nil || !k.replied) { // the peer waits until a reply has been read
 			return Message{}, err
 		}
-		list := &c.others
+		need := needOwn
 		if k.replied && !k.m.large.reading {
 			if c.room() > 0 {
 				if err := c.fetch(ctx, k.m.large); err != nil {
@@ -162,9 +164,9 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 				}
 				continue
 			}
-			list = &c.posters // until there is room
+			need = needPost // until there is room
 		}
-		if err := c.step(ctx, list, &k.waiter); err != nil {
+		if err := c.step(ctx, need, &k.waiter); err != nil {
 			c.abandon(k)
 			return Message{}, err
 		}
@@ -185,7 +187,7 @@ func (c *Conn) abandon(k *call) {
 // endCalls wakes the calls when the connection has ended.
 func (c *Conn) endCalls() {
 	for _, k := range c.calls.all {
-		c.wake(k.waiter)
+		c.waiters.Wake(k.waiter)
 	}
 }
 
@@ -245,7 +247,7 @@ func (c *Conn) replied(m Message) error {
 		c.prefetch(m.large)
 	}
 	k.m, k.replied = m, true
-	c.wake(k.waiter)
+	c.waiters.Wake(k.waiter)
 	return nil
 }
 

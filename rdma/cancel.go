@@ -41,7 +41,7 @@ func (c *Conn) cancel(k *call) {
 func (c *Conn) awaitCancels() {
 	c.mu.Lock()
 	defer c.unlock()
-	for len(c.control.cancels) > 0 && c.usable() == nil && c.step(context.Background(), &c.others, nil) == nil {
+	for len(c.control.cancels) > 0 && c.usable() == nil && c.step(context.Background(), needOwn, nil) == nil {
 	}
 	c.canceling = false
 }
@@ -202,13 +202,13 @@ func (x *callContext) watch() {
 	c := x.c
 	c.mu.Lock()
 	defer c.unlock()
-	for c.usable() == nil && c.step(x.Context, &c.others, nil) == nil {
+	for c.usable() == nil && c.step(x.Context, needOwn, nil) == nil {
 	}
 }
 
 // look handles what has arrived, if no call waits for it. The caller holds c.mu.
 func (c *Conn) look() {
-	if c.leader == leaderNone && c.err == nil && !c.closing {
+	if c.waiters.Leader() == nil && c.err == nil && !c.closing {
 		c.harvest()
 		if c.failure != nil {
 			c.decide()

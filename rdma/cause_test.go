@@ -18,7 +18,7 @@ func TestCauseThatCannotBeCompared(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(bounded(t))
 	received := make(chan error, 1)
 	go func() { _, err := c.Recv(ctx); received <- err }()
-	soon(t, "Recv waits", func() bool { return c.waiting() == 1 })
+	soon(t, "Recv waits", c.waiting)
 	cancel(listCause{io.EOF})
 	if err := <-received; !errors.Is(err, context.Canceled) {
 		t.Errorf("Recv returns %v", err)

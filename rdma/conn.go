@@ -33,12 +33,7 @@ type Conn struct {
 	hooks
 	stats Stats
 
-	leader      leaderState
-	leaderDone  sync.Cond
-	woken       int // callers that were woken and have not got c.mu yet
-	idleWaiters []*waiter
-	turns       uint64 // number of the last
-	lists
+	waits
 	wcs [32]uverbs.WC // of the leader
 
 	sendQueue
@@ -99,7 +94,7 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 
 func newConn(m *cm.Conn, o *Options) *Conn {
 	c := &Conn{cm: m, options: o, ending: ending{done: make(chan struct{})}, shares: map[*Share]struct{}{}}
-	c.leaderDone.L = &c.mu
+	c.initWaits()
 	return c
 }
 
@@ -140,7 +135,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if err != nil {
 		return err
 	}
-	qp.SendCQ, qp.RecvCQ = c.cq, c.cq
+	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
 	c.initReceives(qp.MaxRecvWR)
 	return c.allocReceives(receives)
 }

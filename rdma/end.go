@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
-	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -39,10 +38,10 @@ func (c *Conn) fail(err error) {
 		c.failure = err
 	}
 	switch {
-	case c.err != nil:
-	case c.leader == leaderPolls:
-		verbs.EndWaits(c.cq, errLeave) // the leader has what came before, and decides
-	case c.leader == leaderNone:
+	case c.err != nil || c.handling: // decide follows
+	case c.waiters.Leader() != nil:
+		c.waiters.Interrupt(c.waiters.Leader()) // it has what came before, and decides
+	default:
 		c.decide()
 	}
 }
@@ -56,7 +55,7 @@ func isConsequence(err error) bool {
 // is released while the leader decides.
 func (c *Conn) refused(err error) error {
 	c.fail(err)
-	for c.err == nil && c.leader == leaderPolls {
+	for c.err == nil && c.waiters.Leader() != nil {
 		c.leaderDone.Wait()
 	}
 	if c.err != nil {
@@ -94,7 +93,7 @@ func (c *Conn) decide() {
 
 // harvest handles what has completed. No other goroutine polls.
 func (c *Conn) harvest() {
-	c.leader = leaderHandles
+	c.handling = true
 	for {
 		n, err := c.cq.Poll(c.wcs[:])
 		if n == 0 || err != nil {
@@ -102,7 +101,7 @@ func (c *Conn) harvest() {
 		}
 		c.handle(c.wcs[:n])
 	}
-	c.leader = leaderNone
+	c.handling = false
 }
 
 // unread returns how many messages and replies the peer has offered that this side waits for and has not read.
@@ -151,7 +150,7 @@ func (c *Conn) end(err error) {
 	}
 	c.endCalls()
 	c.endContexts(err)
-	c.wakeAll()
+	c.waiters.WakeAll()
 	if l := c.options.Logger; l != nil {
 		c.later(func() { l.Debug("rdma: connection ended", "local", c.local, "peer", c.peer, "error", err) })
 	}
@@ -177,7 +176,7 @@ func (c *Conn) endedBy(body []byte) error {
 	}
 	c.endCalls()
 	c.endContexts(c.peerEnd())
-	c.wakeAll()
+	c.waiters.WakeAll()
 	return nil
 }
 
@@ -269,17 +268,13 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err e
 	defer close(c.done)
 	ctx, c.endFlush = context.WithCancelCause(ctx)
 	defer c.endFlush(nil)
-	c.wakeAll()
-	c.dismiss(errLeave)
-	verbs.EndWaits(c.cq, nil)
+	c.dismiss()
 	flushed = c.flush(ctx)
 	c.flushed = flushed
 	if c.err == nil {
 		c.end(c.closeError())
-	} else {
-		c.wakeAll()
 	}
-	c.dismiss(net.ErrClosed)
+	c.dismiss()
 	c.unlock()
 	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
 	// An error means that the connection has ended already.
@@ -379,7 +374,7 @@ func (c *Conn) sendEnd(ctx context.Context) error {
 		if ended && c.head == c.tail && (c.offered() == 0 || c.reason != nil || c.eof) {
 			return nil
 		}
-		if err := c.step(ctx, &c.others, nil); err != nil {
+		if err := c.step(ctx, needOwn, nil); err != nil {
 			return err
 		}
 	}

@@ -198,7 +198,7 @@ func (c *Conn) readProof(ctx context.Context, in *incoming, m *memory) (bool, er
 	for o.pending > 0 {
 		var err error
 		if c.err == nil && !c.closing {
-			err = c.step(ctx, &c.others, &o.waiter)
+			err = c.step(ctx, needOwn, &o.waiter)
 		}
 		if o.pending > 0 && (err != nil || c.err != nil || c.closing) {
 			o.abandoned = true
@@ -246,7 +246,7 @@ func (c *Conn) fetched(in *incoming, err error) {
 	c.flow(in.offer.kind).offers--
 	c.control.taken = append(c.control.taken, in.number)
 	if in.call != nil {
-		c.wake(in.call.waiter)
+		c.waiters.Wake(in.call.waiter)
 	}
 	if in.dropped {
 		in.m.drop()

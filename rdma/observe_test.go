@@ -77,7 +77,7 @@ func TestTrace(t *testing.T) {
 	none(t, events)
 	released := make(chan error, 1)
 	go func() { // when Send waits
-		for client.waiting() == 0 {
+		for !client.waiting() {
 			<-time.After(time.Millisecond)
 		}
 		m, err := server.Recv(ctx)
@@ -114,19 +114,11 @@ func TestTrace(t *testing.T) {
 	none(t, events)
 }
 
-// waiting returns how many calls lead or wait for credits or room.
-func (c *Conn) waiting() (n int) {
+// waiting reports whether a call waits.
+func (c *Conn) waiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leader == leaderPolls {
-		n++
-	}
-	for _, l := range c.each() {
-		for w := l.first; w != nil; w = w.next {
-			n++
-		}
-	}
-	return n
+	return c.waiters.Leader() != nil
 }
 
 // TestTraceOfHostile checks that Ended says what a peer has done.

@@ -95,9 +95,6 @@ func (c *Conn) offered() (n int) {
 	return n
 }
 
-func (c *Conn) offerable() bool      { return c.mayOffer(kindMessage) }
-func (c *Conn) replyOfferable() bool { return c.mayOffer(kindReply) }
-
 // mayOffer reports whether a message of kind k can be offered.
 func (c *Conn) mayOffer(k kind) bool {
 	return c.flow(k).credits > 0 && c.room() > 1 && c.idleWindow(k) != nil
@@ -151,9 +148,9 @@ func (c *Conn) lockToOffer(ctx context.Context, k kind) error {
 	case c.mayOffer(k) && c.usable() == nil && ctx.Err() == nil:
 		return nil
 	case k == kindReply:
-		return c.waitToSend(ctx, &c.replyOfferers, c.replyOfferable)
+		return c.waitToSend(ctx, needReplyOffer)
 	}
-	return c.waitToSend(ctx, &c.offerers, c.offerable)
+	return c.waitToSend(ctx, needOffer)
 }
 
 // postOffer binds a window to n bytes of m and sends the offer.

@@ -279,14 +279,12 @@ func (c *Conn) atomic(ctx context.Context, t *Token, off int, a atomicOp) (uint6
 	return binary.NativeEndian.Uint64(m.bytes), nil
 }
 
-func (c *Conn) canPost() bool { return c.room() > 0 }
-
 // lockToPost acquires c.mu, waits for room in the send queue and returns a new op. If it returns an error, the
 // caller does not hold c.mu.
 func (c *Conn) lockToPost(ctx context.Context) (*op, error) {
 	c.mu.Lock()
 	if c.room() <= 0 || c.usable() != nil || ctx.Err() != nil {
-		if err := c.waitToSend(ctx, &c.posters, c.canPost); err != nil {
+		if err := c.waitToSend(ctx, needPost); err != nil {
 			return nil, err
 		}
 	}
@@ -339,7 +337,7 @@ func (c *Conn) finishOp(ctx context.Context, o *op) error {
 	for o.pending > 0 {
 		err := c.usable()
 		if err == nil {
-			err = c.step(ctx, &c.others, &o.waiter)
+			err = c.step(ctx, needOwn, &o.waiter)
 		}
 		if err != nil && o.pending > 0 {
 			o.abandoned = true
@@ -372,7 +370,7 @@ func (c *Conn) opDone(o *op, err error) {
 		c.freeOp(o)
 		return
 	}
-	c.wake(o.waiter)
+	c.waiters.Wake(o.waiter)
 }
 
 func (c *Conn) newOp() *op {

@@ -140,7 +140,7 @@ func (c *Conn) Recv(ctx context.Context) (Message, error) {
 		if err := c.receiveError(); err != nil {
 			return Message{}, err
 		}
-		if err := c.step(ctx, &c.receivers, nil); err != nil {
+		if err := c.step(ctx, needMessage, nil); err != nil {
 			return Message{}, c.opError("receive from", err)
 		}
 	}

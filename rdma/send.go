@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
+	"github.com/goverbs/goverbs/internal/lead"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -37,7 +38,7 @@ func (r *request) readsOffer() bool { return r.offer != nil || r.op != nil && r.
 type op struct {
 	pending   int // requests
 	err       error
-	waiter    *waiter
+	waiter    *lead.Waiter
 	abandoned bool   // its call has returned
 	proof     bool   // it reads a part of an offered message
 	share     *Share // whose window it binds, or nil
@@ -277,27 +278,27 @@ func (c *Conn) lockToSend(ctx context.Context, k kind) error {
 	case c.flow(k).credits > 0 && c.room() > 0 && c.usable() == nil && ctx.Err() == nil:
 		return nil
 	case k == kindReply:
-		return c.waitToSend(ctx, &c.repliers, c.replyable)
+		return c.waitToSend(ctx, needReply)
 	}
-	return c.waitToSend(ctx, &c.senders, c.sendable)
+	return c.waitToSend(ctx, needSend)
 }
 
-// waitToSend waits until ready returns true: it is what wakeNext checks for the list. The caller holds c.mu,
-// and not any more if waitToSend returns an error.
-func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) error {
+// waitToSend waits until a call with a need can go on. The caller holds c.mu, and not any more if waitToSend returns an
+// error.
+func (c *Conn) waitToSend(ctx context.Context, need int) error {
 	since, turn := time.Now(), c.nextTurn()
 	for {
 		err := c.usable()
 		switch {
 		case err != nil:
 		case ctx.Err() != nil:
-			err = c.blocked(l, ctxerr.Of(ctx))
-		case ready():
+			err = c.blocked(need, ctxerr.Of(ctx))
+		case c.ready(need):
 			c.stalled(since)
 			return nil
 		default:
-			if err = c.stepAt(ctx, turn, l, nil); err != nil {
-				err = c.blocked(l, err)
+			if err = c.stepAt(ctx, turn, need, nil); err != nil {
+				err = c.blocked(need, err)
 			}
 		}
 		if err != nil {
@@ -307,13 +308,13 @@ func (c *Conn) waitToSend(ctx context.Context, l *waitList, ready func() bool) e
 	}
 }
 
-// blocked adds to the error of a call that has waited in l what it has waited for, if that is the peer's program.
-func (c *Conn) blocked(l *waitList, err error) error {
+// blocked adds to the error of a call with a need what it has waited for, if that is the peer's program.
+func (c *Conn) blocked(need int, err error) error {
 	k := kindMessage
-	if l == &c.repliers || l == &c.replyOfferers {
+	if need == needReply || need == needReplyOffer {
 		k = kindReply
 	}
-	if !c.needCredit(l) || c.flow(k).credits > 0 {
+	if !needsCredit(need) || c.flow(k).credits > 0 {
 		return err
 	}
 	err = fmt.Errorf("%w: the peer has not released earlier messages, of which it holds as many as it has room for", err)

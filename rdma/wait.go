@@ -2,160 +2,76 @@ package rdma
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
-	"github.com/goverbs/goverbs/internal/verbs"
+	"github.com/goverbs/goverbs/internal/lead"
 )
 
-// Nothing runs in the background of a connection. Callers that wait poll the completion queue
-// themselves, one at a time: the leader. It handles the completions of all, wakes those whose turn it is,
-// and before its call returns it wakes another caller to be the leader. A caller thus usually
-// finds its own completion without a change of goroutine.
+// Nothing runs in the background of a connection. A call that waits polls the completion queue itself, or sleeps while
+// another does: see package lead. Of the calls that can go on, the one that has waited longest comes first: a long
+// message would wait forever while others have short ones to send.
 
-// A waiter is a call that waits while another is the leader.
-type waiter struct {
-	wake       chan struct{} // has room for one
-	list       *waitList     // in which it is; nil after it was woken
-	turn       uint64        // number of the call among those that wait
-	prev, next *waiter
+// waits is a connection's part for calls that wait.
+type waits struct {
+	waiters     lead.Waiters
+	idleWaiters []*lead.Waiter
+	turns       uint64    // number of the last call that began to wait
+	handling    bool      // completions are being handled: see fail
+	leaderDone  sync.Cond // the leader has handled what it has polled
 }
 
-// A waitList has waiters in the order of their turns.
-type waitList struct{ first, last *waiter }
+// What calls wait for.
+const (
+	needOwn        = iota // their own completion, which wakes them
+	needMessage           // Recv
+	needSend              // to send a message
+	needOffer             // to offer a message
+	needReply             // to send a reply
+	needReplyOffer        // to offer a reply
+	needPost              // to post something else
+	needNumber            // Call, for a number
+)
 
-func (l *waitList) push(w *waiter) {
-	prev := l.last
-	for prev != nil && prev.turn > w.turn { // w was woken in vain
-		prev = prev.prev
+// ready reports whether a call with a need can go on.
+func (c *Conn) ready(need int) bool {
+	switch need {
+	case needMessage:
+		return c.receivable()
+	case needSend:
+		return c.sendable()
+	case needOffer:
+		return c.mayOffer(kindMessage)
+	case needReply:
+		return c.replyable()
+	case needReplyOffer:
+		return c.mayOffer(kindReply)
+	case needPost:
+		return c.room() > 0
+	case needNumber:
+		return c.callable()
 	}
-	w.list, w.prev, w.next = l, prev, l.first
-	if prev != nil {
-		w.next, prev.next = prev.next, w
-	} else {
-		l.first = w
-	}
-	if w.next != nil {
-		w.next.prev = w
-	} else {
-		l.last = w
-	}
+	return false
 }
 
-func (l *waitList) remove(w *waiter) {
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.list, w.prev, w.next = nil, nil, nil
+// needsCredit reports whether calls with a need wait for credits.
+func needsCredit(need int) bool { return need >= needSend && need <= needReplyOffer }
+
+func (c *Conn) initWaits() {
+	w := &c.waiters
+	w.Lock, w.Unlock, w.Poll, w.Handle, w.Ready = c.mu.Lock, c.unlock, c.pollWait, c.handlePoll, c.ready
+	c.leaderDone.L = &c.mu
 }
 
-// wakeFirst wakes the first waiter of l, and reports whether there was one.
-func (c *Conn) wakeFirst(l *waitList) bool {
-	if l.first == nil {
-		return false
-	}
-	c.wake(l.first)
-	return true
-}
-
-// wake wakes w unless it was woken before.
-func (c *Conn) wake(w *waiter) {
-	if w == nil || w.list == nil {
-		return
-	}
-	w.list.remove(w)
-	c.woken++
-	w.wake <- struct{}{}
-}
-
-// lists are the waitLists of a connection.
-type lists struct {
-	others        waitList // calls that wait for their own completion
-	receivers     waitList // Recv
-	senders       waitList // calls that send a message
-	offerers      waitList // calls that offer a message
-	repliers      waitList // calls that send a reply
-	replyOfferers waitList // calls that offer a reply
-	posters       waitList // calls that post something else
-	callers       waitList // Call, for a number
-}
-
-func (l *lists) each() [8]*waitList {
-	return [...]*waitList{&l.others, &l.receivers, &l.senders, &l.offerers, &l.repliers, &l.replyOfferers, &l.posters,
-		&l.callers}
-}
-
-// needCredit reports whether the calls in w wait for credits.
-func (l *lists) needCredit(w *waitList) bool {
-	return w == &l.senders || w == &l.offerers || w == &l.repliers || w == &l.replyOfferers
-}
-
-func (c *Conn) wakeAll() {
-	for _, l := range c.each() {
-		for c.wakeFirst(l) {
-		}
-	}
-}
-
-// unlock releases c.mu at the end of a call, or before it waits. It wakes a caller that can go on, which
-// does the same in turn, or another leader if there is none.
+// unlock releases c.mu at the end of a call, or before it waits.
 func (c *Conn) unlock() {
-	if c.woken == 0 {
-		c.wakeNext()
-	}
+	c.waiters.Pass()
 	if c.queued != nil {
 		c.runHooks()
 	}
 	c.mu.Unlock()
 }
-
-// wakeNext wakes the next caller. What it checks for a list must be what those in the list wait for, or one
-// of them would wake itself again and again. Of the lists that can go on, it takes the caller that has waited
-// longest: a long message would wait forever while others have short ones to send.
-func (c *Conn) wakeNext() {
-	if c.receivers.first != nil && c.receivable() {
-		c.wake(c.receivers.first)
-		return
-	}
-	var next *waiter
-	if c.senders.first != nil && c.sendable() {
-		next = c.senders.first
-	}
-	if c.offerers.first.before(next) && c.offerable() {
-		next = c.offerers.first
-	}
-	if c.repliers.first.before(next) && c.replyable() {
-		next = c.repliers.first
-	}
-	if c.replyOfferers.first.before(next) && c.replyOfferable() {
-		next = c.replyOfferers.first
-	}
-	if c.posters.first.before(next) && c.room() > 0 {
-		next = c.posters.first
-	}
-	if c.callers.first.before(next) && c.callable() {
-		next = c.callers.first
-	}
-	if next == nil && c.leader == leaderNone {
-		for _, l := range c.each() {
-			if l.first.before(next) {
-				next = l.first
-			}
-		}
-	}
-	c.wake(next)
-}
-
-// before reports whether there is a waiter w whose turn is before that of other, if there is one.
-func (w *waiter) before(other *waiter) bool { return w != nil && (other == nil || w.turn < other.turn) }
 
 // nextTurn returns the turn of a call that begins to wait.
 func (c *Conn) nextTurn() uint64 {
@@ -166,12 +82,12 @@ func (c *Conn) nextTurn() uint64 {
 // step waits until something has happened that may concern the caller. The caller holds c.mu and checks
 // what it waits for before and after. mine, if not nil, is where the caller can be found by what it
 // waits for.
-func (c *Conn) step(ctx context.Context, l *waitList, mine **waiter) error {
-	return c.stepAt(ctx, c.nextTurn(), l, mine)
+func (c *Conn) step(ctx context.Context, need int, mine **lead.Waiter) error {
+	return c.stepAt(ctx, c.nextTurn(), need, mine)
 }
 
 // stepAt is step for a call that keeps its turn.
-func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **waiter) error {
+func (c *Conn) stepAt(ctx context.Context, turn uint64, need int, mine **lead.Waiter) error {
 	if ctx.Err() != nil {
 		return ctxerr.Of(ctx)
 	}
@@ -179,33 +95,12 @@ func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **wait
 	if c.err != nil {
 		return nil // the caller looks at c.err
 	}
-	// The next leader takes the next credit: one that waits longer and was woken for it comes first.
-	yield := c.woken > 0 && c.needCredit(l)
-	if c.leader == leaderNone && !yield {
-		return c.lead(ctx)
-	}
 	w := c.newWaiter()
-	w.turn = turn
-	l.push(w)
+	w.Need, w.Turn, w.Yields = need, turn, needsCredit(need)
 	if mine != nil {
 		*mine = w
 	}
-	c.unlock()
-	var err error
-	select {
-	case <-w.wake:
-		c.mu.Lock()
-		c.woken--
-	case <-ctx.Done():
-		c.mu.Lock()
-		err = ctxerr.Of(ctx)
-		if w.list != nil {
-			w.list.remove(w)
-		} else {
-			<-w.wake // unlock passes it on
-			c.woken--
-		}
-	}
+	err := c.waiters.Wait(ctx, w)
 	if mine != nil {
 		*mine = nil
 	}
@@ -213,61 +108,39 @@ func (c *Conn) stepAt(ctx context.Context, turn uint64, l *waitList, mine **wait
 	return err
 }
 
-func (c *Conn) newWaiter() *waiter {
+func (c *Conn) newWaiter() *lead.Waiter {
 	n := len(c.idleWaiters)
 	if n == 0 {
-		return &waiter{wake: make(chan struct{}, 1)}
+		return new(lead.Waiter)
 	}
 	w := c.idleWaiters[n-1]
 	c.idleWaiters = c.idleWaiters[:n-1]
 	return w
 }
 
-// leaderState says what the leader does.
-type leaderState uint8
+func (c *Conn) pollWait(ctx context.Context) (int, error) { return c.cq.PollWait(ctx, c.wcs[:]) }
 
-const (
-	leaderNone    leaderState = iota
-	leaderPolls               // without c.mu
-	leaderHandles             // what it has polled, with c.mu
-)
-
-// lead waits for completions and handles them.
-func (c *Conn) lead(ctx context.Context) error {
-	c.leader = leaderPolls
-	c.unlock()
-	n, err := c.cq.PollWait(ctx, c.wcs[:])
-	c.mu.Lock()
-	c.leader = leaderHandles
+// handlePoll handles what pollWait has returned. The caller holds c.mu, and looks at c.err.
+func (c *Conn) handlePoll(n int, err error) error {
+	c.handling = true
 	c.handle(c.wcs[:n])
-	c.leader = leaderNone
-	if c.closing || c.failure != nil {
-		c.leaderDone.Broadcast()
-		if c.failure != nil {
-			c.decide()
-		}
+	c.handling = false
+	switch {
+	case err != nil:
+		c.fail(err)
+	case c.failure != nil:
+		c.decide()
 	}
-	if err == nil {
-		return nil
-	}
-	if ctxerr.Is(ctx, err) {
-		return ctxerr.Of(ctx)
-	}
-	if err == errLeave && (c.closing || c.err != nil) {
-		return nil
-	}
-	c.fail(err)
-	return nil // the caller looks at c.err
+	c.leaderDone.Broadcast()
+	return nil
 }
 
-// errLeave ends the wait of the leader.
-var errLeave = errors.New("rdma: the connection is being closed, or has ended")
-
-// dismiss ends the wait of the leader, and returns when it has handled what has arrived. The caller holds c.mu and
-// has set c.closing.
-func (c *Conn) dismiss(why error) {
-	verbs.EndWaits(c.cq, why)
-	for c.leader == leaderPolls {
+// dismiss makes all calls look at the state, and returns when the leader has handled what has arrived. The caller holds
+// c.mu and has set c.closing.
+func (c *Conn) dismiss() {
+	c.waiters.WakeAll()
+	for c.waiters.Leader() != nil {
+		c.waiters.Interrupt(c.waiters.Leader())
 		c.leaderDone.Wait()
 	}
 }

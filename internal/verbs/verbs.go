@@ -1,6 +1,5 @@
-// Package verbs has the functions of package uverbs that only other packages of this module call:
-// cm, rdma and rsocket. Package uverbs sets them. It cannot be imported here, so that the arguments
-// have no types of it.
+// Package verbs has the functions of package uverbs that only other packages of this module call. Package uverbs sets
+// them. It cannot be imported here, so that the arguments have no types of it.
 package verbs
 
 import "errors"
