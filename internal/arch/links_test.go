@@ -146,3 +146,22 @@ func TestNamedTests(t *testing.T) {
 		}
 	}
 }
+
+var fileName = regexp.MustCompile("`([a-z_/]+\\.go)`")
+
+// TestFileNames checks that the files that docs/architecture.md names exist.
+func TestFileNames(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	for _, f := range files(t) {
+		exists[f.path], exists[filepath.Base(f.path)] = true, true
+	}
+	for _, m := range fileName.FindAllSubmatch(text, -1) {
+		if name := string(m[1]); !exists[name] {
+			t.Errorf("docs/architecture.md: there is no %s", name)
+		}
+	}
+}
