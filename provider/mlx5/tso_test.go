@@ -135,3 +135,25 @@ func TestTSOMistakes(t *testing.T) {
 		t.Errorf("a device without TSO: %v", err)
 	}
 }
+
+// TestTSOAllocs checks that TSOs are posted without allocations.
+func TestTSOAllocs(t *testing.T) {
+	w, _ := newTSOWire(t)
+	headers, _, _ := tcpHeaders(softMAC, false, false, 0)
+	w.s.deferred, w.s.stores = true, make([]store, 0, 16) // the device allocates
+	n := testing.AllocsPerRun(1, func() {
+		b := w.qp.StartSend()
+		b.TSO(1, uverbs.Signaled, headers, 500)
+		b.SGE(w.mr.SGE(0, 1000))
+		err := b.Submit()
+		if _, err2 := w.qp.PostSend(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpTSO, Flags: uverbs.Signaled, Inline: headers,
+			MSS: 500, SGL: []uverbs.SGE{w.mr.SGE(0, 1000)}}); err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	w.s.work()
+	poll(t, w.cq, 1, 2, 1, 2)
+}
