@@ -330,6 +330,11 @@ func (c *Conn) unreply(m Message, x *callContext) {
 	c.mu.Lock()
 	defer c.unlock()
 	a := &c.calls.asked[m.number]
+	if a.serial != 0 { // the reply has arrived in spite of the error, and the peer has called again with the number
+		delete(c.contexts, x)
+		x.end(errReplied)
+		return
+	}
 	a.serial, a.ctx = m.serial, x
 	if a.canceled {
 		x.end(errCanceled)
@@ -337,11 +342,11 @@ func (c *Conn) unreply(m Message, x *callContext) {
 }
 
 // endContext ends the context of a call that has its reply, or whose handler has returned.
-func (c *Conn) endContext(x *callContext) {
+func (c *Conn) endContext(x *callContext, cause error) {
 	if x == nil {
 		return
 	}
-	x.end(errReplied)
+	x.end(cause)
 	c.mu.Lock()
 	defer c.unlock()
 	delete(c.contexts, x)
@@ -375,6 +380,6 @@ func (m Message) sendReply(send func() error) error {
 	if err != nil {
 		return m.c.opError("reply to", err)
 	}
-	m.c.endContext(x)
+	m.c.endContext(x, errReplied)
 	return nil
 }

@@ -92,6 +92,7 @@ func (c *Conn) canceledBy(number int) error {
 var (
 	errCanceled = fmt.Errorf("%w by the peer: the context of its call has ended", context.Canceled)
 	errReplied  = fmt.Errorf("%w: the call has its reply", context.Canceled)
+	errReturned = fmt.Errorf("%w: the handler has returned", context.Canceled)
 )
 
 // Context returns a context that ends when the peer's [Conn.Call] has returned because its context has ended, when the

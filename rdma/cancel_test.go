@@ -173,6 +173,25 @@ func TestServeAfterCancel(t *testing.T) {
 	check(t, within(t, served, "ServeCallsContext"))
 }
 
+// TestContextOfHandler checks why the context of a handler of ServeCallsContext ends when the handler has returned.
+func TestContextOfHandler(t *testing.T) {
+	p := connect(t, nil, nil)
+	handlers := make(chan context.Context, 2)
+	served := background(func() error {
+		return p.server.ServeCallsContext(limit(t), func(ctx context.Context, _ []byte) []byte {
+			handlers <- ctx
+			return nil
+		})
+	})
+	must(p.client.Call(limit(t), nil))(t).Release()
+	check(t, p.client.Send(limit(t), nil))
+	for range 2 {
+		isCanceled(t, <-handlers, context.Canceled, "the handler has returned")
+	}
+	check(t, p.client.Close())
+	check(t, within(t, served, "ServeCallsContext"))
+}
+
 // TestContextEnds checks what ends the context of a call, or of a message, other than a cancel.
 func TestContextEnds(t *testing.T) {
 	for _, end := range []struct {

@@ -50,6 +50,7 @@ type slot[S any] struct {
 	mu      sync.Mutex
 	link    *link[S]
 	closed  bool
+	failed  []*Conn // whose Close has failed
 }
 
 // A backoff says when a slot may connect.
@@ -154,7 +155,7 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 		if err := cl.pause(ctx, &s.backoff); err != nil {
 			return nil, err
 		}
-		c, v, err := cl.connect(ctx)
+		c, v, err := cl.connect(ctx, s)
 		switch {
 		case err == nil || mayPass(err):
 		case isFinal(err):
@@ -207,7 +208,7 @@ func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
 }
 
 // connect dials and calls Setup, until ctx ends or the client is closed.
-func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
+func (cl *Client[S]) connect(ctx context.Context, to *slot[S]) (c *Conn, s S, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
@@ -218,7 +219,7 @@ func (cl *Client[S]) connect(ctx context.Context) (c *Conn, s S, err error) {
 		if hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
 			err = errPeerClosed // mayPass then accepts it
 		}
-		return nil, s, errors.Join(err, c.Close())
+		return nil, s, errors.Join(err, to.end(c))
 	}
 	return c, s, nil
 }
@@ -283,7 +284,7 @@ func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 		return s.link, nil
 	}
 	s.mu.Unlock()
-	return nil, errors.Join(net.ErrClosed, c.Close())
+	return nil, errors.Join(net.ErrClosed, s.end(c))
 }
 
 // release ends the use of a link, and closes it if it has ended and has no other user.
@@ -291,7 +292,18 @@ func (s *slot[S]) release(l *link[S]) error {
 	if !s.drop(l, l.c.Err() != nil) {
 		return nil
 	}
-	return l.c.Close()
+	return s.end(l.c)
+}
+
+// end closes a connection. If that fails, Close of the client tries again.
+func (s *slot[S]) end(c *Conn) error {
+	err := c.Close()
+	if c.isUnreleased() {
+		s.mu.Lock()
+		s.failed = append(s.failed, c)
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // drop removes a user of a link, which may have ended, and reports whether the caller is to close it. Conn.Err may call
@@ -310,25 +322,30 @@ func (s *slot[S]) drop(l *link[S], ended bool) bool {
 }
 
 // Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. The errors are those of
-// [Conn.Close]. It is idempotent.
+// [Conn.Close]. After an error it may be called again. It is idempotent.
 func (cl *Client[S]) Close() error {
 	cl.end()
 	errs := make([]error, len(cl.slots))
 	var closing sync.WaitGroup
 	for i := range cl.slots {
-		if l := cl.slots[i].close(); l != nil {
-			closing.Go(func() { errs[i] = l.c.Close() })
-		}
+		closing.Go(func() { errs[i] = cl.slots[i].close() })
 	}
 	closing.Wait()
 	return errors.Join(errs...)
 }
 
-// close prevents further use of the slot, and returns the link that the caller closes, or nil.
-func (s *slot[S]) close() *link[S] {
+// close prevents further use of the slot, and closes its connections.
+func (s *slot[S]) close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.link
-	s.closed, s.link = true, nil
-	return l
+	conns := s.failed
+	if s.link != nil {
+		conns = append(conns, s.link.c)
+	}
+	s.closed, s.link, s.failed = true, nil, nil
+	s.mu.Unlock()
+	var errs []error
+	for _, c := range conns {
+		errs = append(errs, s.end(c))
+	}
+	return errors.Join(errs...)
 }

@@ -306,6 +306,13 @@ func (c *Conn) releaseAgain() error {
 	return c.release()
 }
 
+// isUnreleased reports whether the latest release has failed.
+func (c *Conn) isUnreleased() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unreleased
+}
+
 // joinShutdown waits until another call of shutdown has ended, and returns what that has not delivered. It releases
 // c.mu.
 func (c *Conn) joinShutdown(ctx context.Context) error {

@@ -216,6 +216,15 @@ func (t *tally) add(k kind) {
 	}
 }
 
+// forbidden is the cause if the peer's device refuses an access to the peer's memory.
+type forbidden struct{ cause error }
+
+func (*forbidden) Error() string {
+	return "the peer does not permit the access (remote access error): the share of the token has ended, is of another " +
+		"connection or permits less than the token says, or the peer's program has ended"
+}
+func (f *forbidden) Unwrap() error { return f.cause }
+
 // unreadable is the cause if an offered message cannot be read: the offer is wrong, or the peer was killed. The kernel
 // closes the memory of such a program before it ends its connections.
 type unreadable struct{ cause error }

@@ -62,10 +62,9 @@ func (c *Conn) closeWindows() error {
 	}
 	c.mu.Lock()
 	shares := slices.Collect(maps.Keys(c.shares))
-	clear(c.shares)
 	c.mu.Unlock()
 	for _, s := range shares {
-		errs = append(errs, s.closed())
+		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
 }

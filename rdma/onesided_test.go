@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,9 @@ func TestRevoke(t *testing.T) {
 			err := p.client.Read(ctx, b, s.Token(), 0)
 			isError(t, err, uverbs.WCRemAccessErr)
 			isError(t, err, rdma.ErrDisconnected)
+			if !strings.Contains(err.Error(), "the share of the token has ended") || strings.Contains(err.Error(), "RKey") {
+				t.Errorf("the error is not in the words of this package: %v", err)
+			}
 			isError(t, p.client.Send(ctx, nil), rdma.ErrDisconnected)
 		})
 	}

@@ -139,7 +139,7 @@ func RegionOf(b []byte) *Region {
 // atomic, except CompareAndSwap and FetchAdd among each other.
 func (r *Region) Bytes() []byte { return r.b }
 
-// Close revokes all shares of the region: see [Share.Revoke]. It is idempotent.
+// Close revokes all shares of the region: see [Share.Revoke]. After an error it may be called again. It is idempotent.
 func (r *Region) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -170,7 +170,8 @@ func (r *Region) register(p *pool) (*uverbs.MR, error) {
 		s.mr, err = p.pd.RegMR(r.b, access)
 		return err
 	}); err != nil {
-		return nil, errors.Join(err, r.unregister(p.pd))
+		r.drop(p.pd) // there is no MR to close
+		return nil, err
 	}
 	return s.mr, nil
 }
@@ -192,15 +193,6 @@ func (r *Region) use(pd *uverbs.PD) (*sharedMR, error) {
 }
 
 var errRegionClosed = fmt.Errorf("%w: the region is closed", ErrReleased)
-
-// unregister ends the use of the region's MR on a PD. The last user closes it.
-func (r *Region) unregister(pd *uverbs.PD) error {
-	mr := r.drop(pd)
-	if mr == nil {
-		return nil
-	}
-	return mr.Close()
-}
 
 // drop removes a user of what the region has for a PD, and returns the MR if it is to be closed, or nil.
 func (r *Region) drop(pd *uverbs.PD) *uverbs.MR {
@@ -225,8 +217,9 @@ type Share struct {
 	binding bool // belongs to c.mu
 	ended   bool // belongs to r.mu
 
-	once sync.Once
-	err  error
+	mu      sync.Mutex // held to close it
+	dropped bool       // it does not use the region's MR any more
+	mr      *uverbs.MR // what is left to close: that MR, if s was the last user
 }
 
 // Share shares a region with the peer, and returns when the peer may use its token. The share ends with Revoke, with
@@ -267,15 +260,15 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 		return nil, c.orEnd(err)
 	}
 	if rest := (mr.Addr() + uint64(off)) % 8; rest != 0 && rights&CanAtomic != 0 {
-		return nil, errors.Join(fmt.Errorf("%w: a share with CanAtomic at %#x, which is %d bytes past a multiple of 8: "+
-			"let it begin there, or leave CanAtomic out", ErrMisaligned, mr.Addr()+uint64(off), rest), r.unregister(s.pd))
+		return nil, s.undo(fmt.Errorf("%w: a share with CanAtomic at %#x, which is %d bytes past a multiple of 8: "+
+			"let it begin there, or leave CanAtomic out", ErrMisaligned, mr.Addr()+uint64(off), rest))
 	}
 	if s.mw, err = s.pd.AllocMW(uverbs.MWType2); err != nil {
-		return nil, errors.Join(c.orEnd(err), r.unregister(s.pd))
+		return nil, s.undo(c.orEnd(err))
 	}
 	s.token = Token{Addr: mr.Addr() + uint64(off), Len: uint64(n), Key: uverbs.IncRKey(s.mw.RKey()), Rights: rights}
 	if err := c.addShare(s); err != nil {
-		return nil, errors.Join(err, s.closed())
+		return nil, s.undo(err)
 	}
 	err = c.bind(ctx, s, uverbs.MWRange{MR: mr, Off: off, Len: n, Access: rights.access()})
 	if err == nil {
@@ -284,7 +277,7 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 		return nil, err
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Revoke())
+		return nil, s.undo(err)
 	}
 	return s, nil
 }
@@ -339,13 +332,7 @@ func (s *Share) pending() bool {
 func (s *Share) bound(abandoned bool) {
 	s.binding = false
 	if abandoned { // no caller has the share
-		s.c.later(func() {
-			if s.closed() == nil { // else, Close of the connection returns the error
-				s.c.mu.Lock()
-				delete(s.c.shares, s)
-				s.c.mu.Unlock()
-			}
-		})
+		s.c.later(func() { _ = s.close() }) // Close of the connection tries again, and returns the error
 	}
 }
 
@@ -353,25 +340,48 @@ func (s *Share) bound(abandoned bool) {
 func (s *Share) Token() Token { return s.token }
 
 // Revoke ends the share, and returns when the peer cannot access the memory any more. An access that it tries
-// later ends the connection. Revoke is idempotent.
-func (s *Share) Revoke() error {
-	s.c.mu.Lock()
-	delete(s.c.shares, s)
-	s.c.unlock()
-	return s.closed()
+// later ends the connection. After an error, Revoke may be called again; Close of the region or of the connection also
+// tries again. Revoke is idempotent.
+func (s *Share) Revoke() error { return s.close() }
+
+// undo ends a share that Share does not return because of err. If that fails, Close of the connection tries again.
+func (s *Share) undo(err error) error {
+	closing := s.close()
+	if closing != nil {
+		s.c.mu.Lock()
+		s.c.shares[s] = struct{}{}
+		s.c.mu.Unlock()
+	}
+	return errors.Join(err, closing)
 }
 
-// closed closes the window.
-func (s *Share) closed() error {
-	s.once.Do(func() {
+// close closes the window, and the region's MR after its last user. After an error it may be called again.
+func (s *Share) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.r.mu.Lock()
+	s.ended = true
+	s.r.mu.Unlock()
+	if s.mw != nil {
 		// The kernel's command returns when the device does not use the window any more. If the QP no
 		// longer exists, neither does the window.
-		err := s.mw.Close()
-		s.r.mu.Lock()
-		s.ended = true
-		delete(s.r.shares, s)
-		s.r.mu.Unlock()
-		s.err = errors.Join(err, s.r.unregister(s.pd))
-	})
-	return s.err
+		if err := s.mw.Close(); err != nil {
+			return err
+		}
+	}
+	if !s.dropped {
+		s.dropped, s.mr = true, s.r.drop(s.pd)
+	}
+	if s.mr != nil {
+		if err := s.mr.Close(); err != nil {
+			return err
+		}
+	}
+	s.r.mu.Lock()
+	delete(s.r.shares, s)
+	s.r.mu.Unlock()
+	s.c.mu.Lock()
+	delete(s.c.shares, s)
+	s.c.mu.Unlock()
+	return nil
 }

@@ -43,3 +43,106 @@ func TestCloseTriesAgain(t *testing.T) {
 		t.Errorf("%d bytes are used, %d of them by the other connection", used, servers[1].account.fixed)
 	}
 }
+
+// TestRevokeTriesAgain has Revoke fail to close the MR of a region, to which another window is bound: each way to end
+// the share closes it later.
+func TestRevokeTriesAgain(t *testing.T) {
+	for name, again := range map[string]func(*Conn, *Region, *Share) error{
+		"Revoke":                  func(_ *Conn, _ *Region, s *Share) error { return s.Revoke() },
+		"Close of the region":     func(_ *Conn, r *Region, _ *Share) error { return r.Close() },
+		"Close of the connection": func(c *Conn, _ *Region, _ *Share) error { return c.Close() },
+	} {
+		_, servers, _ := honestConns(t, 1, nil, nil)
+		c, r := servers[0], NewRegion(64)
+		share := func() *Share {
+			s, err := c.Share(bounded(t), r, CanRead)
+			return good(t, s, err)
+		}
+		s, other := share(), share()
+		mr := r.mrs[s.pd].mr
+		r.mrs[s.pd].users-- // s closes the MR
+		if err := s.Revoke(); !errors.Is(err, uverbs.ErrBusy) {
+			t.Errorf("Revoke returns %v, want ErrBusy", err)
+		}
+		r.mrs[s.pd] = &sharedMR{users: 1}
+		if err := other.Revoke(); err != nil {
+			t.Fatal(err)
+		}
+		if err := again(c, r, s); err != nil {
+			t.Errorf("%s returns %v", name, err)
+		}
+		if err := mr.Rereg(uverbs.ReregAccess, nil, nil, 0); !errors.Is(err, uverbs.ErrClosed) {
+			t.Errorf("after %s, the MR is open: %v", name, err)
+		}
+		if len(c.shares)+len(r.shares) != 0 {
+			t.Errorf("after %s, %d and %d shares are left", name, len(c.shares), len(r.shares))
+		}
+	}
+}
+
+// TestClientCloseTriesAgain has the end of a client's connection fail to release a completion queue, which a QP of the
+// program uses, in Close or before: a further call of Close releases it.
+func TestClientCloseTriesAgain(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		clients, servers, _ := honestConns(t, 1, nil, nil)
+		c := clients[0]
+		qp, err := c.cm.PD().CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: c.cq, MaxSendWR: 1})
+		good(t, qp, err)
+		cl := NewClient[int]("", nil)
+		l, err := cl.slots[0].set(c, 0)
+		good(t, l, err)
+		end := cl.Close
+		if before {
+			if err := servers[0].Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Recv(bounded(t)); err == nil {
+				t.Fatal("the connection has not ended")
+			}
+			end = func() error { return cl.slots[0].release(l) }
+		}
+		if err := end(); !errors.Is(err, uverbs.ErrBusy) {
+			t.Errorf("the connection has ended before: %v: its Close returns %v, want ErrBusy", before, err)
+		}
+		if err := qp.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := cl.Close(); err != nil {
+				t.Errorf("a further call of Close returns %v", err)
+			}
+		}
+		if _, err := c.cq.Poll(make([]uverbs.WC, 1)); !errors.Is(err, uverbs.ErrClosed) {
+			t.Errorf("Poll of the completion queue returns %v", err)
+		}
+	}
+}
+
+// TestUnreply checks that a reply that could not be sent makes its call wait again, unless the peer has called with the
+// same number since.
+func TestUnreply(t *testing.T) {
+	clients, servers, _ := honestConns(t, 1, nil, nil)
+	c := servers[0]
+	go func() { _, _ = clients[0].Call(bounded(t), []byte("x")) }() // it ends with the connection
+	m, err := c.Recv(bounded(t))
+	defer good(t, m, err).Release()
+	for _, again := range []bool{false, true} {
+		ctx := m.Context()
+		x, err := c.reply(m)
+		good(t, x, err)
+		serial := m.serial
+		c.mu.Lock()
+		if again {
+			serial, err = c.ask(m.number)
+		}
+		c.unlock()
+		good(t, serial, err)
+		c.unreply(m, x)
+		if a := c.calls.asked[m.number]; a.serial != serial || again != (a.ctx == nil) || again != (ctx.Err() != nil) {
+			t.Errorf("called again: %v: the call is %+v, want serial %d; its context has ended: %v", again, a, serial, ctx.Err())
+		}
+	}
+	if err := m.Reply(bounded(t), nil); !errors.Is(err, ErrNotCall) {
+		t.Errorf("Reply returns %v, want ErrNotCall", err)
+	}
+}

@@ -330,8 +330,12 @@ func (c *Conn) requestDone(wc *uverbs.WC) {
 	err := wc.Err()
 	known := wc.WRID-c.head < c.tail-c.head
 	if err != nil {
-		if known && c.requests[wc.WRID&uint64(len(c.requests)-1)].readsOffer() && errors.Is(err, uverbs.WCRemAccessErr) {
-			err = &unreadable{err}
+		if errors.Is(err, uverbs.WCRemAccessErr) {
+			if known && c.requests[wc.WRID&uint64(len(c.requests)-1)].readsOffer() {
+				err = &unreadable{err}
+			} else {
+				err = &forbidden{err}
+			}
 		}
 		c.fail(err)
 	}

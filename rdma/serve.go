@@ -93,7 +93,7 @@ func (c *Conn) ServeCallsContext(ctx context.Context,
 	f func(ctx context.Context, request []byte) (reply []byte)) error {
 	return c.serveCalls(ctx, func(m Message) []byte {
 		x := m.serveContext(ctx)
-		defer c.endContext(x)
+		defer c.endContext(x, errReturned)
 		return f(x, m.Bytes())
 	})
 }
