@@ -76,30 +76,29 @@ var requestNames = map[string]string{
 }
 
 // otherNames are the names of the kinds of other requests.
-var otherNames = map[string]string{"ud": "SEND of UD", "xrc": "WRITE of XRC", "atomic": "FETCH_ADD", "bind": "BIND_MW",
-	"localinv": "LOCAL_INV", "sendinv": "SEND_INV"}
+var otherNames = map[string]string{"ud": "SEND of UD", "xrc": "WRITE of XRC", "atomic": "atomic addition",
+	"bind": "bind of a memory window", "localinv": "local invalidation", "sendinv": "SEND that invalidates"}
 
-// wayNames are the names of how such requests are posted.
-var wayNames = []struct{ figure, name string }{{"list32", "32 in one call"}, {"builder32", "32 as a batch"}}
+// wayNames say how such requests are posted.
+var wayNames = []struct{ figure, name string }{
+	{"list32", "post 32 in one call"}, {"builder32", "post 32 as a batch"}, {"", "post one"}}
 
-// otherNameOf returns the name of a figure of other requests, such as "SEND of UD, 32 in one call, data inline" for
-// udlist32inline.
+// otherNameOf returns the name of a figure of other requests, such as "post 32 in one call: SEND of UD, data inline"
+// for udlist32inline.
 func otherNameOf(figure string) string {
-	kind, inline := strings.CutSuffix(figure, "inline")
-	way := "one"
-	for _, w := range wayNames {
-		if before, found := strings.CutSuffix(kind, w.figure); found {
-			kind, way = before, w.name
+	rest, inline := strings.CutSuffix(figure, "inline")
+	for _, way := range wayNames {
+		kind, found := strings.CutSuffix(rest, way.figure)
+		if !found || otherNames[kind] == "" {
+			continue
 		}
+		name := way.name + ": " + otherNames[kind]
+		if inline {
+			name += ", data inline"
+		}
+		return name
 	}
-	if otherNames[kind] == "" {
-		return "" // of no request that is known
-	}
-	name := otherNames[kind] + ", " + way
-	if inline {
-		name += ", data inline"
-	}
-	return name
+	return "" // of no request that is known
 }
 
 // stepNames are the names of the steps of cmtime.
