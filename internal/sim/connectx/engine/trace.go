@@ -45,7 +45,21 @@ func (w *sendWQE) trace() {
 		f = append(f, trace.Hex("umr_flags", w.umr[0]), trace.Num("octowords", prm.UMROctowords.Get(w.umr)),
 			trace.Hex("mask", prm.UMRMask.Get(w.umr)))
 	}
+	if w.qp == nil {
+		f = append(f, w.traceEthernet()...)
+	}
 	t.Emit("wqe", append(f, tracePieces(w.pieces)...)...)
+}
+
+// traceEthernet returns the Ethernet segment as fields.
+func (w *sendWQE) traceEthernet() []trace.Field {
+	if w.opcode == prm.OpcodeNOP || len(w.raw) < 32 {
+		return nil
+	}
+	e := w.raw[16:]
+	header, _, _ := ethernetHeader(e)
+	return []trace.Field{trace.Bool("l3_cs", prm.EthL3Checksum.Is(e)), trace.Bool("l4_cs", prm.EthL4Checksum.Is(e)),
+		trace.Num("mss", prm.EthMSS.Get(e)), trace.Bytes("header", header)}
 }
 
 // traceReceive emits a receive WQE's event.
