@@ -145,6 +145,36 @@ func (s *script) frames(way int) {
 	s.destroy(0, 1)
 }
 
+// streams sends parts of a TCP stream without a receiver, with headers of several lengths. All requests have an even
+// number of blocks, so that no headers wrap around the end of the ring: C then writes the SGEs 32 bytes too far.
+func (s *script) streams(way int) {
+	s.add("cq 0 30")
+	s.add("qp 0 %d 0 -1 6 5 8 3 0 %d", rawPacket, flagsOf(way)|silent|tso)
+	s.add("raw 0")
+	for i := range 12 {
+		for options := 0; options <= 40; options += 4 {
+			headers := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0,
+				10, 9, 0, 1, 10, 9, 0, 2, 0, 7, 0, 8, 0, 0, 0, 100, 0, 0, 0, 5, byte(20+options) << 2, 0x18, 1, 0, 0, 0, 0, 0},
+				make([]byte, options)...)
+			s.add("store %d %d %s", remoteArea, len(headers), strings.Trim(fmt.Sprint(headers), "[]"))
+			before := 1 + (14+len(headers)+15)/16 // segments
+			n := 8 - before
+			if n == 0 || i%2 == 0 {
+				n = 13 - before + i%4
+			}
+			request := func(flags int) request {
+				return request(fmt.Sprintf("tso %d %d %d %d %d %d %s", uverbs.OpTSO, flags, s.next(), remoteArea, len(headers),
+					500+i, sges(sendArea, min(n, 8), 100+i*100)))
+			}
+			s.post(0, way, request(signaled))
+			s.poll(0, 1)
+			s.post(0, way, request(0), request(signaled|solicited))
+			s.poll(0, 1)
+		}
+	}
+	s.destroy(0)
+}
+
 // dynamic posts every opcode and every form of payload to two DCTs, one by one and several at once, around the end of
 // the ring. C's program uses the builder also where Go's uses lists.
 func (s *script) dynamic(way, streams int) {

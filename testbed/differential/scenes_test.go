@@ -63,6 +63,8 @@ var scenes = []scene{
 	{name: "thread domain", play: (*script).threadDomain, ethernet: true},
 	{name: "raw packets by list", play: func(s *script) { s.frames(byList) }, ethernet: true},
 	{name: "raw packets by builder", play: func(s *script) { s.frames(byBuilder) }, ethernet: true},
+	{name: "TSO by list", play: func(s *script) { s.streams(byList) }, ethernet: true},
+	{name: "TSO by builder", play: func(s *script) { s.streams(byBuilder) }, ethernet: true},
 }
 
 func flagsOf(way int) int { return way * forBuilders }

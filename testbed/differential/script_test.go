@@ -36,6 +36,7 @@ const (
 	outOfOrder  = 8
 	noScatter   = 16
 	allScatter  = 32
+	tso         = 64
 )
 
 // How requests are posted.

@@ -11,7 +11,7 @@
 // where either the inline length or n is 0, and SGES is DATA from n on. Queue
 // pairs with flag 2 are for the extended posting calls of C; those with flag 1
 // signal all requests; for those with flag 4 nothing is printed; those with flag 8 are out of order;
-// with flag 16 no short data arrives in completions, with flag 32 all does.
+// with flag 16 no short data arrives in completions, with flag 32 all does; with flag 64 they send TSOs.
 //
 //	cq N entries | srq N wrs sges | mw N type | ah N
 //	qp N type cq srq|-1 send-wrs recv-wrs send-sges recv-sges inline flags
@@ -31,6 +31,10 @@
 //	dmwr N local opcode flags id remote-offset local-offset length
 //	                a READ, a WRITE or a FETCH_ADD of 5: device memory is local (1) or remote (0), the MR is the other
 //	datagram opcode flags id imm AH QP DATA
+//	tso opcode flags id offset length mss SGES
+//	                offset and length of the headers
+//	store offset n byte...
+//	                to the MR
 //	invalidate opcode flags id window DATA
 //	bind opcode flags id window offset length access
 //	post
@@ -210,6 +214,7 @@ var verbs = map[string]func(*player) error{
 	"dm": (*player).dm, "dmput": (*player).dmPut, "dmget": (*player).dmGet, "dmop": (*player).dmOp,
 	"dmwr": (*player).dmwr, "undm": func(p *player) error { return one(p, p.dms[:]).close() },
 	"begin": (*player).begin, "wr": (*player).wr, "datagram": (*player).datagram, "invalidate": (*player).invalidate,
+	"tso": (*player).tso, "store": (*player).store,
 	"bind": (*player).bind, "bind1": (*player).bind1, "post": (*player).post,
 	"recv": (*player).recv, "srqrecv": (*player).srqRecv,
 	"poll": (*player).poll, "event": (*player).event, "sum": (*player).sum,

@@ -54,7 +54,10 @@ const (
 	outOfOrder = 8
 	noScatter  = 16
 	allScatter = 32
+	tso        = 64
 )
+
+const mostHeaders = 100 // of TSO
 
 var types = []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.XRCSend, uverbs.RawPacket}
 
@@ -73,6 +76,9 @@ func (p *player) qp() (err error) {
 	cfg.MaxInline = p.nextArg()
 	flags := p.nextArg()
 	cfg.SignalAll = flags&signalAll != 0
+	if flags&tso != 0 {
+		cfg.MaxTSOHeader = mostHeaders
+	}
 	options := &mlx5.QPOptions{OutOfOrder: flags&outOfOrder != 0}
 	switch {
 	case flags&noScatter != 0:

@@ -71,6 +71,23 @@ func (p *player) datagram() error {
 	return p.add(w)
 }
 
+func (p *player) tso() error {
+	w := p.request()
+	off, n := p.nextArg(), p.nextArg()
+	w.Inline, w.MSS = p.mr.Bytes()[off:][:n], uint16(p.nextArg())
+	w.SGL = p.sges()
+	p.batch = append(p.batch, w)
+	return nil
+}
+
+func (p *player) store() error {
+	b := p.mr.Bytes()[p.nextArg():]
+	for i := range p.nextArg() {
+		b[i] = byte(p.nextArg())
+	}
+	return nil
+}
+
 func (p *player) invalidate() error {
 	w := p.request()
 	w.InvalidateRKey = *one(p, p.keys[:])

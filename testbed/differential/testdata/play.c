@@ -119,7 +119,7 @@ static struct ibv_ah_attr to_ourselves(void)
 	return a;
 }
 
-enum { signal_all = 1, extended = 2, silent = 4, out_of_order = 8, no_scatter = 16, all_scatter = 32 };
+enum { signal_all = 1, extended = 2, silent = 4, out_of_order = 8, no_scatter = 16, all_scatter = 32, tso = 64 };
 
 static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_RAW_PACKET };
 static const uint64_t ops[] = {
@@ -134,6 +134,8 @@ static const uint64_t ops[] = {
 		IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV,
 	IBV_QP_EX_WITH_SEND,
 };
+
+static const int most_headers = 100; /* of TSO */
 
 static void do_qp(void)
 {
@@ -157,6 +159,12 @@ static void do_qp(void)
 	if (flags & extended) {
 		a.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		a.send_ops_flags = ops[type];
+	}
+	if (flags & tso) {
+		a.comp_mask |= IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+		a.max_tso_header = most_headers;
+		if (flags & extended)
+			a.send_ops_flags |= IBV_QP_EX_WITH_TSO;
 	}
 	dv.create_flags = (flags & out_of_order ? MLX5DV_QP_CREATE_OOO_DP : 0) |
 			  (flags & no_scatter ? MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE : 0) |
@@ -377,6 +385,9 @@ static void add(struct ibv_send_wr *w)
 	case IBV_WR_SEND_WITH_INV:
 		ibv_wr_send_inv(toex, w->invalidate_rkey);
 		break;
+	case IBV_WR_TSO:
+		ibv_wr_send_tso(toex, w->tso.hdr, w->tso.hdr_sz, w->tso.mss);
+		break;
 	case IBV_WR_BIND_MW:
 		ibv_wr_bind_mw(toex, w->bind_mw.mw, w->bind_mw.rkey, &w->bind_mw.bind_info);
 		break;
@@ -469,6 +480,26 @@ static void do_datagram(void)
 	add(w);
 	if (toex)
 		ibv_wr_set_ud_addr(toex, w->wr.ud.ah, w->wr.ud.remote_qpn, w->wr.ud.remote_qkey);
+}
+
+static void do_tso(void)
+{
+	struct ibv_send_wr *w = take_wr();
+
+	w->tso.hdr = mem + take();
+	w->tso.hdr_sz = take();
+	w->tso.mss = take();
+	w->num_sge = take_sges(w->sg_list);
+	add(w);
+}
+
+static void do_store(void)
+{
+	long off = take(), n = take();
+
+	CHECK(off + n <= memory);
+	while (n-- > 0)
+		mem[off++] = take();
 }
 
 static void do_invalidate(void)
@@ -776,7 +807,7 @@ static const struct {
 	{ "domain", do_domain }, { "undomain", do_undomain },
 	{ "dci", do_dci }, { "dct", do_dct }, { "dcready", do_dcready }, { "dcwr", do_dcwr },
 	{ "dm", do_dm }, { "dmput", do_dmput }, { "dmget", do_dmget }, { "dmop", do_dmop }, { "dmwr", do_dmwr }, { "undm", do_undm },
-	{ "begin", do_begin }, { "wr", do_wr }, { "xwr", do_xwr }, { "datagram", do_datagram }, { "invalidate", do_invalidate },
+	{ "begin", do_begin }, { "wr", do_wr }, { "xwr", do_xwr }, { "datagram", do_datagram }, { "tso", do_tso }, { "store", do_store }, { "invalidate", do_invalidate },
 	{ "bind", do_bind }, { "bind1", do_bind1 }, { "post", do_post },
 	{ "recv", do_qprecv }, { "srqrecv", do_srqrecv }, { "poll", do_poll }, { "arm", do_arm }, { "event", do_event },
 	{ "resize", do_resize }, { "limit", do_limit }, { "sync", do_sync }, { "sum", do_sum },
