@@ -143,11 +143,11 @@ func (ws *Waiters) remove(w *Waiter) {
 // Pass wakes the waiter that is next. It does nothing while a woken one is on its way.
 func (ws *Waiters) Pass() {
 	if ws.sleepers > 0 && ws.woken == 0 {
-		ws.Wake(ws.next())
+		ws.wakeNext()
 	}
 }
 
-func (ws *Waiters) next() *Waiter {
+func (ws *Waiters) wakeNext() {
 	var first, ready *Waiter
 	for need := range ws.asleep {
 		if len(ws.asleep[need]) == 0 {
@@ -162,9 +162,9 @@ func (ws *Waiters) next() *Waiter {
 		}
 	}
 	if ready == nil && ws.leader == nil {
-		return first
+		ready = first // to lead
 	}
-	return ready
+	ws.Wake(ready)
 }
 
 // Wake wakes w if it is asleep. W may be nil.
