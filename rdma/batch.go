@@ -120,7 +120,8 @@ func (c *Conn) giveUp(o *op, err error) error {
 	return err
 }
 
-// postOps posts operations, for which there is room, with one doorbell. It takes over a use of each buffer.
+// postOps posts operations, for which there is room, with one doorbell. The caller's use of each buffer
+// passes to its operation.
 func (c *Conn) postOps(o *op, ops []batchOp) error {
 	b := c.qp.StartSend()
 	for i := range ops {

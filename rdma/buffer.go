@@ -149,7 +149,7 @@ func (b Buffer) Cap() int {
 	return len(b.m.bytes)
 }
 
-// SetLen changes the length of the memory, for example to that of the data in it. It returns
+// SetLen changes the length of the memory, for example to the length of the data in it. It returns
 // [ErrBounds] if n is negative or more than Cap, and [ErrReleased] after Release.
 func (b Buffer) SetLen(n int) error {
 	switch {
@@ -163,8 +163,8 @@ func (b Buffer) SetLen(n int) error {
 	return nil
 }
 
-// Release gives the memory back. If an operation whose context ended early still uses it, it is
-// given back when that has completed. Release may be called after the end of the connection. Further
+// Release releases the memory. If an operation whose context ended early still uses it, it is
+// released when that has completed. Release may be called after the end of the connection. Further
 // calls do nothing.
 func (b Buffer) Release() {
 	if b.m != nil && !b.disown() {

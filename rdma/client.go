@@ -275,7 +275,7 @@ func (s *slot[S]) current() (*link[S], error) {
 	return s.link, nil
 }
 
-// set makes a new connection that of the slot, for one user.
+// set assigns a new connection to the slot, for one user.
 func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 	s.mu.Lock()
 	if !s.closed {

@@ -30,7 +30,7 @@
 // place and released. As long as a receiver does not release messages, its peer may send only as many as
 // Options.Depth says; then Send waits.
 //
-// Replies have receives of their own: a reply waits neither for messages nor for replies that the peer has not
+// Replies have separate receives: a reply waits neither for messages nor for replies that the peer has not
 // released. So both sides may call, and reply from the goroutine that receives. Other messages wait for the goroutine
 // that receives on the other side: if both sides send them from the goroutine that receives, both can wait forever.
 //

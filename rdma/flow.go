@@ -158,7 +158,7 @@ func (c *Conn) sendControl(all bool) {
 	}
 }
 
-// takenNumber returns the number that a message carries: one more than that of an offer that has been read, or 0.
+// takenNumber returns the number that a message carries: one more than the number of an offer that has been read, or 0.
 func (c *Conn) takenNumber() int {
 	k := &c.control
 	if len(k.taken) == 0 {

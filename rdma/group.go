@@ -221,7 +221,7 @@ func (d Datagram) Bytes() []byte {
 // From returns the sender, for [Group.SendTo].
 func (d Datagram) From() Peer { return d.from }
 
-// Release gives the memory of the datagram back, for the next one. Further calls do nothing. Package verbstest
+// Release releases the memory of the datagram, for the next one. Further calls do nothing. Package verbstest
 // reports them.
 func (d Datagram) Release() {
 	// If the group was closed, no datagram will come.
@@ -289,7 +289,7 @@ func (g *Group) sendOn(ctx context.Context, r *route, b []byte, qpn uint32) erro
 	})
 }
 
-// explain returns the error of a wait for a completion. If it is that of a request, the QP has failed: no datagram can
+// explain returns the error of a wait for a completion. If a request has failed, the QP has failed: no datagram can
 // arrive or be sent any more. Calls that wait return then, too.
 func (g *Group) explain(wc *uverbs.WC, err error) error {
 	if wc.Status == uverbs.WCSuccess || errors.Is(err, uverbs.ErrClosed) {

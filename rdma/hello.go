@@ -67,7 +67,7 @@ const (
 	allFeatures = featureCancel
 )
 
-// A role is that of a side in the handshake.
+// A role is client or server.
 type role int
 
 const (

@@ -66,7 +66,7 @@ func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncomi
 // prefetch begins to read a message before the program asks for it, if memory is at hand.
 func (c *Conn) prefetch(in *incoming) {
 	if c.err == nil && c.room() > 0 {
-		// An error is that of Recv.
+		// Recv returns the error.
 		_, _ = c.readAtOnce(in)
 	}
 }
@@ -85,7 +85,7 @@ func (c *Conn) readAhead() {
 		return
 	}
 	if c.account.try(in.memory()) == nil {
-		// An error is that of Recv, which tries again.
+		// Recv tries again, and returns the error.
 		_ = c.growAndRead(in)
 	}
 }

@@ -49,7 +49,7 @@ func (m Message) Release() {
 // released marks a long message that the program has got.
 var released = new(incoming)
 
-// Copy returns the bytes of the message in memory of their own, and releases the message.
+// Copy returns the bytes of the message in separate memory, and releases the message.
 func (m Message) Copy() []byte {
 	b := append([]byte(nil), m.Bytes()...)
 	m.Release()

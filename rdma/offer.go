@@ -99,7 +99,7 @@ func (c *Conn) mayOffer(k kind) bool {
 	return c.flow(k).credits > 0 && c.room() > 1 && c.idleWindow(k) != nil
 }
 
-// offer offers n bytes of m. It takes over one use of m.
+// offer offers n bytes of m. The caller's use of m passes to the offer.
 func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) error {
 	if len(c.windows) == 0 {
 		return c.tooLong(n)

@@ -170,7 +170,7 @@ func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer) error 
 	return err
 }
 
-// sendMemory sends n bytes of m, and takes over one use of m.
+// sendMemory sends n bytes of m. The caller's use of m passes to the request.
 func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n int) error {
 	if n > c.remote.eager {
 		return c.offer(ctx, k, number, m, n)

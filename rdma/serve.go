@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Serve accepts connections and calls handle for each, in a goroutine of its own, until ctx ends or the listener is
+// Serve accepts connections and calls handle for each, in a separate goroutine, until ctx ends or the listener is
 // closed. It closes each connection when handle returns. Serve closes the listener, and returns when all handlers have
 // returned. It returns nil if ctx has ended or the listener was closed, and otherwise the error of [Listener.Close], or
 // that the device was removed.

@@ -16,12 +16,12 @@ import (
 type kind uint32
 
 const (
-	kindMessage kind = iota // a message; its number is 0 or one more than that of an offer as in kindTaken
+	kindMessage kind = iota // a message; its number is 0 or one more than the number of an offer, as in kindTaken
 	kindCall                // a message that wants a reply, with a number
 	kindReply               // the reply to the call with this number
 	kindOffer               // an offer of a message that is read by the peer; its body says which kind
 	kindTaken               // the peer has read the message of the offer with this number
-	kindCredits             // nothing but credits; the number is that of credits for kindCancel
+	kindCredits             // nothing but credits; the number counts credits for kindCancel
 	kindEnd                 // the last SEND: the peer closes the connection; its body is a farewell
 	kindCancel              // no caller waits for the reply to the call with this number: needs featureCancel
 	kinds
