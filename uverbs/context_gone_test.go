@@ -58,8 +58,8 @@ func TestGone(t *testing.T) {
 	check(t, r.c.Close())
 }
 
-// TestWaitWhenGone removes the device while goroutines wait. Wait and WaitEvent return nil in each order of reports, and
-// Poll returns the completions that remain and then ErrDeviceGone.
+// TestWaitWhenGone removes the device while goroutines wait. Wait and WaitEvent return nil in each order of reports,
+// and Poll returns the completions that remain and then ErrDeviceGone.
 func TestWaitWhenGone(t *testing.T) {
 	removed := map[string]unix.Errno{"QUERY_DEVICE": unix.EIO}
 	for name, remove := range map[string]func(r *rig, q *CQ) error{

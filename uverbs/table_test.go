@@ -194,8 +194,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("MTU %d is %d bytes, want %d", m, m.Bytes(), want)
 		}
 	}
-	for op, want := range map[WCOpcode]string{WCSend: "SEND", 7: "opcode 7", WCAtomicWrite: "ATOMIC_WRITE", 10: "opcode 10",
-		WCRecv: "RECV", WCRecvRDMAImm: "RECV_RDMA_IMM", 130: "opcode 130", WCRawWQE: "RAW_WQE", 137: "opcode 137"} {
+	for op, want := range map[WCOpcode]string{WCSend: "SEND", 7: "opcode 7", WCAtomicWrite: "ATOMIC_WRITE",
+		10: "opcode 10", WCRecv: "RECV", WCRecvRDMAImm: "RECV_RDMA_IMM", 130: "opcode 130", WCRawWQE: "RAW_WQE",
+		137: "opcode 137"} {
 		if op.String() != want {
 			t.Errorf("the opcode of a completion %d is %q, want %q", uint8(op), op, want)
 		}

@@ -209,7 +209,8 @@ func TestTableRefused(t *testing.T) {
 	} {
 		r.refuse(map[string]unix.Errno{"CREATE_RWQ_IND_TBL_EX": v.errno})
 		r.k.Set(func() { r.k.Extended.RssCaps.MaxRwqIndirectionTableSize = v.most })
-		if _, err := CreateRWQIndTable(r.c, wqs[0], wqs[1]); !errors.Is(err, v.errno) || !strings.Contains(err.Error(), v.want) {
+		_, err := CreateRWQIndTable(r.c, wqs[0], wqs[1])
+		if !errors.Is(err, v.errno) || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%v: %v, want …%s", v.errno, err, v.want)
 		}
 	}
