@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -25,7 +26,7 @@ func newArrivals(b *bench, pd *uverbs.PD, mr *uverbs.MR, single bool) (*arrivals
 	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true, SingleGoroutine: single}); err != nil {
 		return nil, err
 	}
-	a.qp, err = connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each,
+	a.qp, err = kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each,
 		MaxRecvWR: each, SingleGoroutine: single})
 	return a, err
 }

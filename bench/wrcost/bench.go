@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -51,7 +52,7 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 		data: make([]byte, size), wcs: make([]uverbs.WC, list)}
 	var all []*uverbs.QP
 	for i := range qps {
-		q, err := connect(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxRecvWR: 16,
+		q, err := kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxRecvWR: 16,
 			MaxInline: size, Access: uverbs.RemoteWrite, SingleGoroutine: single})
 		if err != nil {
 			return nil, fmt.Errorf("queue pair %d: %w", i+1, err)
@@ -61,7 +62,7 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 	for i := range each {
 		b.qps = append(b.qps, all[i*qps/each])
 	}
-	b.recv, err = connect(pd,
+	b.recv, err = kit.CreateLoop(pd,
 		uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: recvRoom, SingleGoroutine: single})
 	if err != nil {
 		return nil, err
@@ -69,18 +70,6 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 	b.requests()
 	b.arrivals, err = newArrivals(b, pd, mr, single)
 	return b, err
-}
-
-func connect(pd *uverbs.PD, cfg uverbs.QPConfig) (*uverbs.QP, error) {
-	q, err := pd.CreateQP(cfg)
-	if err != nil {
-		return nil, err
-	}
-	self, err := q.Endpoint()
-	if err != nil {
-		return nil, err
-	}
-	return q, q.Connect(self)
 }
 
 func (b *bench) requests() {

@@ -15,24 +15,17 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"runtime/debug"
 
-	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "wrcost:", err)
-		os.Exit(1)
-	}
-}
+func main() { kit.Main("wrcost", run) }
 
-func run(args []string) (err error) {
+func run(args []string) error {
 	flags := flag.NewFlagSet("wrcost", flag.ContinueOnError)
 	device := flags.String("d", "mlx5_0", "device")
 	single := flags.Bool("single", false, "use SingleGoroutine queues")
@@ -48,24 +41,21 @@ func run(args []string) (err error) {
 		return fmt.Errorf("-qps and -rounds must be at least 1, -rounds at most %d, and there must be no argument", maxRounds)
 	}
 	debug.SetGCPercent(-1) // do not measure garbage collections
-	ctx, err := uverbs.Open(*device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ctx.Close()) }()
-	if *memory > 0 {
-		return measureMemory(ctx, *memory)
-	}
-	if *dc || *types {
-		b, err := newTypeBench(ctx, *single, *dc)
+	return kit.OnDevice(*device, func(ctx *uverbs.Context) error {
+		if *memory > 0 {
+			return measureMemory(ctx, *memory)
+		}
+		if *dc || *types {
+			b, err := newTypeBench(ctx, *single, *dc)
+			if err != nil {
+				return err
+			}
+			return b.measure(*rounds)
+		}
+		b, err := newBench(ctx, *qps, *single)
 		if err != nil {
 			return err
 		}
 		return b.measure(*rounds)
-	}
-	b, err := newBench(ctx, *qps, *single)
-	if err != nil {
-		return err
-	}
-	return b.measure(*rounds)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -270,7 +271,7 @@ func (b *typeBench) addRC() error {
 	if err != nil {
 		return err
 	}
-	qp, err := connect(b.pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: b.cq, RecvCQ: recvs, MaxSendWR: 2 * each,
+	qp, err := kit.CreateLoop(b.pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: b.cq, RecvCQ: recvs, MaxSendWR: 2 * each,
 		MaxRecvWR: each, Access: uverbs.RemoteWrite | uverbs.RemoteAtomic, SingleGoroutine: b.single})
 	if err != nil {
 		return err
