@@ -105,6 +105,7 @@ func (s *sendQueue) configure(cfg *uverbs.QPConfig, env provider.QPEnv, z *sizes
 	inline := segments*segmentSize + inlineHeader + uint32(s.maxInline)
 	s.lastInline = s.mask + 1 - min(s.mask+1, (inline+blockSize-1)/blockSize)
 	s.fastTables()
+	s.rareWords()
 }
 
 // reset empties the queue.

@@ -64,7 +64,14 @@ func (q *qp) encodeSGE(wr *uverbs.SendWR) *wqe {
 	g := (*segment)(unsafe.Pointer(&b[2+2]))
 	if int64(w) < 0 { // wordUncommon is set
 		if w&wordRare != 0 {
-			return nil
+			if w&wordSlow != 0 || uint32(buffer) != atomicSize {
+				return nil
+			}
+			b[4], b[5] = bits.ReverseBytes64(wr.CompareAdd), 0
+			if wr.Opcode == uverbs.OpCompareSwap {
+				b[4], b[5] = bits.ReverseBytes64(wr.Swap), b[4]
+			}
+			g = (*segment)(unsafe.Pointer(&b[6]))
 		}
 		if w&wordImm != 0 {
 			imm := wr.Imm
@@ -118,7 +125,14 @@ func (q *qp) encodeSGEs(wrs []uverbs.SendWR) int {
 		g := (*segment)(unsafe.Pointer(&b[2+2]))
 		if int64(w) < 0 { // wordUncommon is set
 			if w&wordRare != 0 {
-				return s.encoded(n, cur, head, 1)
+				if w&wordSlow != 0 || uint32(buffer) != atomicSize {
+					return s.encoded(n, cur, head, 1)
+				}
+				b[4], b[5] = bits.ReverseBytes64(wr.CompareAdd), 0
+				if wr.Opcode == uverbs.OpCompareSwap {
+					b[4], b[5] = bits.ReverseBytes64(wr.Swap), b[4]
+				}
+				g = (*segment)(unsafe.Pointer(&b[6]))
 			}
 			if w&wordImm != 0 {
 				imm := wr.Imm

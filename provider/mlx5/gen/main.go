@@ -51,6 +51,9 @@ func (q queue) AV() bool { return q.Blocks == 2 }
 // Remote reports whether there are requests with a remote address.
 func (q queue) Remote() bool { return q.Dest != "Datagram" }
 
+// Atomic reports whether an atomic fits into one block.
+func (q queue) Atomic() bool { return q.Dest == "" }
+
 // OneSGE returns the first word of the control segment, without the index, of a request with one SGE.
 func (q queue) OneSGE() string {
 	if q.Dest == "" {
