@@ -85,12 +85,14 @@ var ways = []struct {
 }{{"", (*kind).ones}, {"list32", (*kind).lists}, {"builder32", (*kind).batches}}
 
 func (k *kind) ones() error {
-	wrs := k.wrs[:1]
-	for i := range each {
-		if k.differ != nil {
-			wrs = k.differ[i]
+	q, one := k.qp, k.wrs[:1]
+	for _, wrs := range k.differ {
+		if _, err := q.PostSend(wrs...); err != nil {
+			return err
 		}
-		if _, err := k.qp.PostSend(wrs...); err != nil {
+	}
+	for range each - len(k.differ) {
+		if _, err := q.PostSend(one...); err != nil {
 			return err
 		}
 	}
