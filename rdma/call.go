@@ -3,41 +3,7 @@ package rdma
 import (
 	"context"
 	"fmt"
-
-	"github.com/goverbs/goverbs/internal/lead"
 )
-
-// maxCalls is how many calls may wait for a reply in each direction.
-const maxCalls = 1024
-
-// calls are the calls of this side and those of the peer.
-type calls struct {
-	all     []*call // by number
-	free    []int   // numbers
-	pending int     // calls that the peer has not replied to
-	asked   []asked // calls of the peer, by number
-	serial  uint32
-}
-
-// An asked is the last call of the peer with a number.
-type asked struct {
-	serial   uint32       // 0 after the reply
-	canceled bool         // the peer has sent a cancel, or no call yet
-	ctx      *callContext // or nil
-}
-
-// A call waits for a reply.
-type call struct {
-	number  int
-	used    bool // no other call may have the number
-	waiting bool // a caller waits
-	sent    bool // the caller waits for the reply
-	replied bool
-	// canceled is whether the peer is to get a cancel, or has.
-	canceled bool
-	m        Message
-	waiter   *lead.Waiter
-}
 
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
 // are received by Recv. Up to 1024 calls may wait on a connection; further ones wait for their turn.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 )
 
 // This file has the cancellation of calls. A side whose [Conn.Call] returns before the reply has come sends a
@@ -144,14 +143,6 @@ func (c *Conn) callContext(parent context.Context, m Message) *callContext {
 	x.end(errReplied)
 	delete(c.contexts, x)
 	return x
-}
-
-// A callContext is the context of a call of the peer, or of messages.
-type callContext struct {
-	context.Context
-	cancel  context.CancelCauseFunc
-	c       *Conn
-	watched atomic.Bool // a goroutine waits
 }
 
 // newContext returns a context that ends with the connection. The caller holds c.mu.

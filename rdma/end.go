@@ -10,27 +10,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // This file has the end of a connection. A side that closes it sends an end, which is its last SEND, and waits until
 // the peer has received what was sent. The peer has everything if it has the end and has read what was offered before.
 // After any other end, messages may be missing.
-
-// ending is a connection's part for its end.
-type ending struct {
-	err        error                   // why the connection has ended, or nil
-	failure    error                   // what ends it; nil before
-	eof        bool                    // the peer has sent everything
-	closing    bool                    // Close was called
-	reason     *CloseError             // of CloseWithError, or nil
-	endFlush   context.CancelCauseFunc // ends the wait of Close
-	done       chan struct{}           // closed when Close has ended
-	flushed    error                   // what Close returns of its wait for the peer, when it has ended
-	unreleased bool                    // Close has failed to release resources
-	failed     tally                   // requests that have failed
-	unreceived int                     // messages that a peer which has closed the connection has not received
-}
 
 // fail ends the connection because of err. The caller holds c.mu.
 func (c *Conn) fail(err error) {
@@ -44,11 +28,6 @@ func (c *Conn) fail(err error) {
 	default:
 		c.decide()
 	}
-}
-
-// isConsequence reports whether err only says that the QP does not work any more.
-func isConsequence(err error) bool {
-	return errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState)
 }
 
 // refused is fail for a post that was refused, and returns why the connection has ended. The caller holds c.mu, which

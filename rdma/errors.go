@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // These errors can be compared with [errors.Is]. Errors of the packages cm and uverbs are passed on, in an
@@ -233,3 +234,8 @@ func (*unreadable) Error() string {
 	return "the memory of an offered message cannot be read: the peer has ended, or its offer is wrong"
 }
 func (u *unreadable) Unwrap() error { return u.cause }
+
+// isConsequence reports whether err only says that the QP does not work any more.
+func isConsequence(err error) bool {
+	return errors.Is(err, uverbs.WCWRFlushErr) || errors.Is(err, uverbs.ErrState)
+}

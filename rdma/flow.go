@@ -10,16 +10,6 @@ import "fmt"
 // any call that waits on the other side handles the replies before. It does not wait at all if no more than replyDepth
 // calls have had no reply.
 
-// A flow has the credits for messages, or those for replies.
-type flow struct {
-	credits  int // messages that the peer has receives for
-	most     int // of credits
-	receives int // of this side
-	granted  int // credits that the peer has
-	owed     int // credits that it is to get
-	offers   int // of the peer that have not been read
-}
-
 // replyDepth returns how many receives for replies a side has after its first call, if it has depth for messages.
 func replyDepth(depth int) int { return min(depth, maxReplies) }
 
@@ -82,14 +72,6 @@ func (c *Conn) startReplies() error {
 	}
 	f.receives, f.owed = n, n
 	return nil
-}
-
-// control is what the protocol is to send when there is room.
-type control struct {
-	credits    bool // for messages
-	invalidate bool
-	taken      []int // numbers of offers that have been read
-	cancels    []int // numbers of calls that are to be canceled
 }
 
 // owe records that the peer is to get a credit for a message. It is sent with the next message, or alone if half of the

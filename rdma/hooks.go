@@ -1,12 +1,5 @@
 package rdma
 
-// hooks are calls of a Trace or a Logger that are to come. They are made in order and without c.mu, so that a function
-// of a Trace may call methods of the connection.
-type hooks struct {
-	queued  []func()
-	running bool // a goroutine makes the calls
-}
-
 // later has f called when c.mu is released. The caller holds c.mu.
 func (h *hooks) later(f func()) { h.queued = append(h.queued, f) }
 

@@ -9,12 +9,6 @@ import (
 // Programs use other codes.
 const CodeIdle = 1<<64 - 1
 
-// idleWatch is a connection's part for Options.IdleTimeout.
-type idleWatch struct {
-	idleTimer *time.Timer // nil without a timeout
-	heard     bool        // something was received since the timer last ran
-}
-
 // startIdleTimer starts the timer that closes the connection when nothing is received.
 func (c *Conn) startIdleTimer() {
 	d := c.options.IdleTimeout

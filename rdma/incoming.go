@@ -8,19 +8,6 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An incoming is a message that the peer has offered. Its fields belong to c.mu.
-type incoming struct {
-	offer   offer
-	number  int     // of the offer
-	m       *memory // into which it is read
-	proofs  int     // how many ends of it could be read: see prove
-	grows   bool    // a call waits for memory for it, or registers it
-	reading bool
-	done    bool
-	dropped bool // no call waits for it
-	call    *call
-}
-
 // begun reports whether a READ of the message is posted, or will be.
 func (in *incoming) begun() bool { return in.grows || in.reading || in.done }
 

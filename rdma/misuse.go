@@ -23,12 +23,6 @@ func misused(text string) {
 	}
 }
 
-// A watcher is a machine in memory that reports what a program has not released or closed when the test ends, with the
-// line of the program that has called Watch.
-type watcher interface {
-	Watch(rule, what string) (done func())
-}
-
 // watch has a test report the connection if it is not closed.
 func (c *Conn) watch() {
 	if w, ok := machine.Current().(watcher); ok {

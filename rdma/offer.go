@@ -14,28 +14,6 @@ import (
 // memory is used again. Replies have windows that messages do not use: the peer takes a message when its program
 // receives, which may wait for a reply.
 
-// A window is a memory window for offers. Its index is the number of the offer.
-type window struct {
-	mw     *uverbs.MW
-	rkey   uint32
-	number int
-	kind   kind // kindReply if the window is for replies
-	state  windowState
-	m      *memory // that is offered
-
-	carries kind // of what is offered
-}
-
-type windowState uint8
-
-const (
-	windowIdle       windowState = iota
-	windowAllocating             // by a call
-	windowOffered                // the peer may read
-	windowTaken                  // the peer has read: to be invalidated
-	windowClosing                // the request that invalidates it is posted
-)
-
 // initWindows sets up n windows for messages, and as many for replies after them.
 func (c *Conn) initWindows(n int) {
 	c.windows = make([]window, 2*n)

@@ -6,27 +6,17 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// receiveQueue is a connection's part for messages of the peer.
-type receiveQueue struct {
-	slots  []memory // one for each receive
-	filled int      // how many of slots have memory
-	slabs  []*uverbs.MR
-	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
-	receiving sync.Mutex
-	arrived   []Message // a ring
-	first     int       // of arrived
-	count     int       // of arrived
-
-	idleIncoming []*incoming
-}
-
 // recvBit marks receives in WRIDs.
 const recvBit = 1 << 63
+
+// extraReceives returns how many receives are for SENDs without a credit for messages or replies: one for each offer
+// that the peer has read, up to two for credits of each of the two flows, one for each cancel and for its credit,
+// one for the end, and one to spare.
+func (c *Conn) extraReceives() int { return 2*c.options.Offers + 8 }
 
 // initReceives prepares for up to n receives. The peer has credits for messages from the beginning.
 func (c *Conn) initReceives(n int) {

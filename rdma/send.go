@@ -7,43 +7,18 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
-	"github.com/goverbs/goverbs/internal/lead"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-// sendQueue is a connection's part for requests of this side.
-type sendQueue struct {
-	requests   []request // by number, modulo its length, which is a power of two
-	head, tail uint64    // numbers of the oldest request that has not completed, and of the next
-	depth      int       // of the queue
-	signaled   uint64    // number of the last request that has a completion
-	signalEach uint64    // requests
-	probed     uint64    // number of the request after the last one of the keepalive
-}
-
-// A request is one in the send queue. Its number is its WRID.
-type request struct {
-	m      *memory // it uses, or nil
-	op     *op     // that waits for it, or nil
-	offer  *incoming
-	window *window // that it invalidates, or nil
-
-	carries uint8 // 1 more than the kind of what it sends, if that is a message, a call or a reply, or 0
-}
 
 // readsOffer reports whether r reads an offered message.
 func (r *request) readsOffer() bool { return r.offer != nil || r.op != nil && r.op.proof }
 
-// An op is a call that waits for completions. Its fields belong to c.mu.
-type op struct {
-	pending   int // requests
-	err       error
-	waiter    *lead.Waiter
-	abandoned bool   // its call has returned
-	proof     bool   // it reads a part of an offered message
-	share     *Share // whose window it binds, or nil
-	next      *op
-}
+// The send queue has some requests more than messages: READs and other requests of this side, and what the protocol
+// sends beside messages.
+const (
+	extraSends = 16
+	maxSends   = 256 // requests in the send queue
+)
 
 func (c *Conn) initSends(depth int) {
 	n := 1
@@ -60,6 +35,11 @@ func (c *Conn) initSends(depth int) {
 // may use a few more.
 func (c *Conn) room() int { return c.space() - c.reservedSends() }
 
+// sendDepth returns the length of the send queue.
+func (c *Conn) sendDepth() int {
+	return min(2*c.options.Depth, maxSends) + c.reservedSends()
+}
+
 // reservedSends returns how many requests of the protocol there is always room for. An offer needs two at its end: this
 // side invalidates the window, or tells the peer that it has read the message.
 func (c *Conn) reservedSends() int { return extraSends + 4*c.options.Offers }
@@ -68,19 +48,6 @@ func (c *Conn) space() int { return c.depth - int(c.tail-c.head) }
 
 func (c *Conn) sendable() bool  { return c.messages.credits > 0 && c.room() > 0 }
 func (c *Conn) replyable() bool { return c.replies.credits > 0 && c.room() > 0 }
-
-// usable returns why nothing can be posted. The caller holds c.mu.
-func (c *Conn) usable() error {
-	switch {
-	case c.closing:
-		return c.closeError()
-	case c.err != nil:
-		return c.err
-	case c.eof:
-		return c.peerEnd()
-	}
-	return nil
-}
 
 // Send sends a message and returns when b may be used again. If the peer has not released enough of the
 // earlier messages, Send waits. Messages arrive in the order of the calls. An error that occurs

@@ -2,7 +2,6 @@ package rdma
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
@@ -12,15 +11,6 @@ import (
 // Nothing runs in the background of a connection. A call that waits polls the completion queue itself, or sleeps while
 // another does: see package lead. Of the calls that can go on, the one that has waited longest comes first: a long
 // message would wait forever while others have short ones to send.
-
-// waits is a connection's part for calls that wait.
-type waits struct {
-	waiters     lead.Waiters
-	idleWaiters []*lead.Waiter
-	turns       uint64    // number of the last call that began to wait
-	handling    bool      // completions are being handled: see fail
-	leaderDone  sync.Cond // the leader has handled what it has polled
-}
 
 // What calls wait for.
 const (

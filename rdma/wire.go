@@ -12,6 +12,11 @@ import (
 // A SEND carries one message, and its immediate data says what it is. Its body is the message itself
 // or, if that is longer than the receives of the peer, an [offer] from which the peer reads it.
 
+const (
+	maxCalls   = 1024 // that wait for a reply in each direction
+	inlineSize = 128  // SENDs up to this length need no memory
+)
+
 // kind is what a SEND carries. The values are part of the protocol.
 type kind uint32
 

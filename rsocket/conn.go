@@ -217,3 +217,14 @@ func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
 	}
 	return nil
 }
+
+// setAddrs sets the addresses of a connection.
+func (c *Conn) setAddrs() {
+	if !isIB(c.cm) {
+		c.local = net.TCPAddrFromAddrPort(c.cm.LocalAddr())
+		c.remote = net.TCPAddrFromAddrPort(c.cm.RemoteAddr())
+		return
+	}
+	id := c.cm.ID()
+	c.local, c.remote = IBAddr{GID: id.LocalGID()}, IBAddr{GID: id.RemoteGID()}
+}

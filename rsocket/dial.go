@@ -62,6 +62,22 @@ func (d *Dialer) dial(ctx context.Context, network, addr string) (*Conn, error) 
 	return c, nil
 }
 
+// DialIB is [Dialer.DialContext] to an address of the InfiniBand family, from Dialer.LocalIB or an address that the
+// kernel chooses. Without a subnet manager, the program sets Dialer.Paths. The addresses of the Conn are of type
+// [IBAddr]. The errors are those of DialContext and [cm.DialIB].
+func (d *Dialer) DialIB(ctx context.Context, to cm.IBAddr) (*Conn, error) {
+	c, err := d.connect(func(o *cm.Options) (*cm.Conn, error) {
+		o.LocalIB = d.LocalIB
+		return cm.DialIB(ctx, to, o)
+	})
+	addr := IBAddr{to.GID, uint16(to.ServiceID)}
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: addr.Network(), Addr: addr, Err: dialError(err)}
+	}
+	c.remote = addr
+	return c, nil
+}
+
 // connect returns a connection that dial has dialed.
 func (d *Dialer) connect(dial func(*cm.Options) (*cm.Conn, error)) (*Conn, error) {
 	config, err := d.Config.complete()

@@ -98,6 +98,18 @@ func (lc *ListenConfig) listen(ctx context.Context, network, addr string) (*List
 	return l, nil
 }
 
+// ListenIB is [ListenConfig.Listen] at an address of the InfiniBand family. Its ServiceID is that of a port: see
+// [ServiceID]. The errors are those of Listen and [cm.ListenIB].
+func (lc *ListenConfig) ListenIB(at cm.IBAddr) (*Listener, error) {
+	addr := IBAddr{at.GID, uint16(at.ServiceID)}
+	l, err := lc.open(func(o *cm.ListenOptions) (*cm.Listener, error) { return cm.ListenIB(at, o) })
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: addr.Network(), Addr: addr, Err: dialError(err)}
+	}
+	l.addr = addr
+	return l, nil
+}
+
 // open returns a listener for what listen listens at.
 func (lc *ListenConfig) open(listen func(*cm.ListenOptions) (*cm.Listener, error)) (*Listener, error) {
 	config, err := lc.Config.complete()

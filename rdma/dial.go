@@ -1,0 +1,125 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/memlock"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Dial connects to a listener of this package at addr, host:port. If ctx has no deadline and
+// Options.Timeout is 0, it gives up after 30 seconds.
+//
+// Dial returns [ErrProtocol] if the peer accepts the connection and does not use this package, and [ErrVersion] if the
+// two sides speak no common version of the protocol. A listener of this package sends the reason if it refuses a
+// client: [ErrServerBusy], [ErrServerLimit], [ErrVersion], [ErrProtocol] or [ErrUnauthenticated]. A program that does
+// not use this package and rejects the connection cannot be distinguished from one that ends: the error is
+// [cm.ErrRejected]. The other errors are those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
+func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
+	full, err := o.complete(maxDialData)
+	if err != nil {
+		return nil, &Error{Op: "dial " + addr, Err: err}
+	}
+	var c *Conn
+	co := full.cm()
+	co.Prepare = func(m *cm.Conn, qp *uverbs.QPConfig) error {
+		c = newConn(m, full)
+		return c.prepare(qp)
+	}
+	co.Setup = func(*cm.Conn) error { return c.setUp() }
+	m, err := cm.Dial(ctx, addr, &co)
+	if err != nil {
+		return nil, &Error{Op: "dial " + addr, Err: err}
+	}
+	if c.remote, err = parseHello(m.PrivateData(), server); err != nil {
+		return nil, &Error{Op: "dial", Peer: m.RemoteAddr(), Err: errors.Join(err, m.Close())}
+	}
+	if err := c.start(); err != nil {
+		return nil, &Error{Op: "dial", Peer: m.RemoteAddr(), Err: errors.Join(err, m.Close())}
+	}
+	return c, nil
+}
+
+func newConn(m *cm.Conn, o *Options) *Conn {
+	c := &Conn{cm: m, options: o, ending: ending{done: make(chan struct{})}, shares: map[*Share]struct{}{}}
+	c.initWaits()
+	return c
+}
+
+// prepare creates what the QP needs.
+func (c *Conn) prepare(qp *uverbs.QPConfig) error {
+	c.cm.Own(closerFunc(c.closeResources))
+	c.pool = openPool(c.cm.PD())
+	qp.MaxSendWR = c.sendDepth()
+	receives := c.options.Depth + c.extraReceives()
+	qp.MaxRecvWR = receives + replyDepth(c.options.Depth)
+	qp.MaxInline = inlineSize
+	if err := c.account.tryFixed(memlock.Queues(qp.MaxSendWR, qp.MaxRecvWR)); err != nil {
+		return err
+	}
+	c.makeRoom() // the memory of the QP is locked, too
+	err := c.pool.retry(func() (err error) {
+		c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
+	c.initReceives(qp.MaxRecvWR)
+	return c.allocReceives(receives)
+}
+
+// setUp posts the receives.
+func (c *Conn) setUp() error {
+	c.qp = c.cm.QP()
+	c.inline = c.qp.Cap().MaxInline
+	c.initSends(c.sendDepth()) // the device may have room for more, but the completion queue has not
+	return c.postReceives(c.slots[:c.filled])
+}
+
+// start begins the exchange of messages. c.remote is set.
+func (c *Conn) start() error {
+	c.local, c.peer = c.cm.LocalAddr(), c.cm.RemoteAddr()
+	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
+	c.replies.most = replyDepth(c.remote.depth)
+	c.initWindows(min(c.options.Offers, c.remote.offers))
+	c.initCancels()
+	c.watch()
+	if l := c.options.Logger; l != nil {
+		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)
+	}
+	if t := c.options.Trace; t != nil && t.Connected != nil {
+		t.Connected(c)
+	}
+	c.startKeepAlive() // a timer may end the connection at once
+	c.startIdleTimer()
+	return nil
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+// closeResources closes what prepare, start and calls have created, when the QP no longer exists. A call after one that
+// has failed tries again.
+func (c *Conn) closeResources() error {
+	c.receiving.Lock() // a call may register receives for replies
+	defer c.receiving.Unlock()
+	errs := []error{c.closeWindows()}
+	if c.cq != nil {
+		errs = append(errs, c.cq.Close())
+	}
+	c.dropRequests()
+	c.dropArrived()
+	errs = append(errs, c.freeReceives())
+	c.account.releaseFixed()
+	if c.pool != nil && !c.poolClosed {
+		err := c.pool.close()
+		c.poolClosed = err == nil
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,247 @@
+package rdma
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/lead"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// This file has what a connection consists of. Each part has a file with its functions.
+
+// A Conn is a connection. Its methods may be called concurrently.
+type Conn struct {
+	cm   *cm.Conn
+	qp   *uverbs.QP
+	cq   *uverbs.CQ
+	pool *pool
+
+	poolClosed bool // belongs to receiving
+	account    account
+	options    *Options
+	remote     hello // what the peer has said
+	local      netip.AddrPort
+	peer       netip.AddrPort
+	inline     int // SENDs up to this length need no memory
+
+	mu sync.Mutex
+	ending
+	hooks
+	stats Stats
+
+	waits
+	wcs [32]uverbs.WC // of the leader
+
+	sendQueue
+	receiveQueue
+	messages flow
+	replies  flow
+	cancels  flow
+	control  control
+	calls    calls
+	contexts map[*callContext]struct{} // that have not ended
+	// canceling is whether a goroutine waits until the cancels are sent.
+	canceling bool
+	ctx       *callContext // of messages that are not calls, or nil
+	windows   []window     // for offers
+	shares    map[*Share]struct{}
+	idleOps   *op
+
+	idleWatch
+	keepAlive *time.Timer
+	busy      bool // something was sent to the peer since the timer last ran
+
+	watcher watcher // of a test, or nil
+	closed  func()  // ends the watch of the connection; nil if watcher is
+}
+
+// hooks are calls of a Trace or a Logger that are to come. They are made in order and without c.mu, so that a function
+// of a Trace may call methods of the connection.
+type hooks struct {
+	queued  []func()
+	running bool // a goroutine makes the calls
+}
+
+// waits is a connection's part for calls that wait.
+type waits struct {
+	waiters     lead.Waiters
+	idleWaiters []*lead.Waiter
+	turns       uint64    // number of the last call that began to wait
+	handling    bool      // completions are being handled: see fail
+	leaderDone  sync.Cond // the leader has handled what it has polled
+}
+
+// sendQueue is a connection's part for requests of this side.
+type sendQueue struct {
+	requests   []request // by number, modulo its length, which is a power of two
+	head, tail uint64    // numbers of the oldest request that has not completed, and of the next
+	depth      int       // of the queue
+	signaled   uint64    // number of the last request that has a completion
+	signalEach uint64    // requests
+	probed     uint64    // number of the request after the last one of the keepalive
+}
+
+// A request is one in the send queue. Its number is its WRID.
+type request struct {
+	m      *memory // it uses, or nil
+	op     *op     // that waits for it, or nil
+	offer  *incoming
+	window *window // that it invalidates, or nil
+
+	carries uint8 // 1 more than the kind of what it sends, if that is a message, a call or a reply, or 0
+}
+
+// An op is a call that waits for completions. Its fields belong to c.mu.
+type op struct {
+	pending   int // requests
+	err       error
+	waiter    *lead.Waiter
+	abandoned bool   // its call has returned
+	proof     bool   // it reads a part of an offered message
+	share     *Share // whose window it binds, or nil
+	next      *op
+}
+
+// receiveQueue is a connection's part for messages of the peer.
+type receiveQueue struct {
+	slots  []memory // one for each receive
+	filled int      // how many of slots have memory
+	slabs  []*uverbs.MR
+	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
+	receiving sync.Mutex
+	arrived   []Message // a ring
+	first     int       // of arrived
+	count     int       // of arrived
+
+	idleIncoming []*incoming
+}
+
+// A flow has the credits for messages, or those for replies.
+type flow struct {
+	credits  int // messages that the peer has receives for
+	most     int // of credits
+	receives int // of this side
+	granted  int // credits that the peer has
+	owed     int // credits that it is to get
+	offers   int // of the peer that have not been read
+}
+
+// control is what the protocol is to send when there is room.
+type control struct {
+	credits    bool // for messages
+	invalidate bool
+	taken      []int // numbers of offers that have been read
+	cancels    []int // numbers of calls that are to be canceled
+}
+
+// A window is a memory window for offers. Its index is the number of the offer.
+type window struct {
+	mw     *uverbs.MW
+	rkey   uint32
+	number int
+	kind   kind // kindReply if the window is for replies
+	state  windowState
+	m      *memory // that is offered
+
+	carries kind // of what is offered
+}
+
+type windowState uint8
+
+const (
+	windowIdle       windowState = iota
+	windowAllocating             // by a call
+	windowOffered                // the peer may read
+	windowTaken                  // the peer has read: to be invalidated
+	windowClosing                // the request that invalidates it is posted
+)
+
+// An incoming is a message that the peer has offered. Its fields belong to c.mu.
+type incoming struct {
+	offer   offer
+	number  int     // of the offer
+	m       *memory // into which it is read
+	proofs  int     // how many ends of it could be read: see prove
+	grows   bool    // a call waits for memory for it, or registers it
+	reading bool
+	done    bool
+	dropped bool // no call waits for it
+	call    *call
+}
+
+// calls are the calls of this side and those of the peer.
+type calls struct {
+	all     []*call // by number
+	free    []int   // numbers
+	pending int     // calls that the peer has not replied to
+	asked   []asked // calls of the peer, by number
+	serial  uint32
+}
+
+// An asked is the last call of the peer with a number.
+type asked struct {
+	serial   uint32       // 0 after the reply
+	canceled bool         // the peer has sent a cancel, or no call yet
+	ctx      *callContext // or nil
+}
+
+// A call waits for a reply.
+type call struct {
+	number  int
+	used    bool // no other call may have the number
+	waiting bool // a caller waits
+	sent    bool // the caller waits for the reply
+	replied bool
+	// canceled is whether the peer is to get a cancel, or has.
+	canceled bool
+	m        Message
+	waiter   *lead.Waiter
+}
+
+// A callContext is the context of a call of the peer, or of messages.
+type callContext struct {
+	context.Context
+	cancel  context.CancelCauseFunc
+	c       *Conn
+	watched atomic.Bool // a goroutine waits
+}
+
+// idleWatch is a connection's part for Options.IdleTimeout.
+type idleWatch struct {
+	idleTimer *time.Timer // nil without a timeout
+	heard     bool        // something was received since the timer last ran
+}
+
+// ending is a connection's part for its end.
+type ending struct {
+	err        error                   // why the connection has ended, or nil
+	failure    error                   // what ends it; nil before
+	eof        bool                    // the peer has sent everything
+	closing    bool                    // Close was called
+	reason     *CloseError             // of CloseWithError, or nil
+	endFlush   context.CancelCauseFunc // ends the wait of Close
+	done       chan struct{}           // closed when Close has ended
+	flushed    error                   // what Close returns of its wait for the peer, when it has ended
+	unreleased bool                    // Close has failed to release resources
+	failed     tally                   // requests that have failed
+	unreceived int                     // messages that a peer which has closed the connection has not received
+}
+
+// A watcher is a machine in memory that reports what a program has not released or closed when the test ends, with the
+// line of the program that has called Watch.
+type watcher interface {
+	Watch(rule, what string) (done func())
+}
+
+// Stats are counters of a connection since its begin.
+type Stats struct {
+	Sent, SentBytes         uint64 // messages
+	Received, ReceivedBytes uint64 // messages that Recv and Call have returned
+	Operations              uint64 // one-sided
+	Stalls                  uint64 // calls that waited for credits or for room in the send queue
+}
