@@ -35,7 +35,8 @@ func TestMutualCalls(t *testing.T) {
 func mutualCalls(t *testing.T, o *rdma.Options, lossy bool) {
 	p := machines(t)
 	if p.net != nil {
-		p.net.SetTimeouts(verbstest.Timeouts{Ack: 12})
+		// With 12, eight tries end after 134 ms, in which a loaded machine may not run the other side.
+		p.net.SetTimeouts(verbstest.Timeouts{Ack: 14})
 	}
 	p.dial(t, o, o)
 	if lossy {
