@@ -37,51 +37,11 @@ const (
 	DeviceAtomicWrite         DeviceCapFlags = 1 << 40
 )
 
-// PortCapFlags are features of a port: ibv_port_cap_flags.
+// PortCapFlags are features of a port. The bits are those of ibv_port_cap_flags (infiniband/verbs.h).
 type PortCapFlags uint32
 
-// The features of ports.
-const (
-	PortSM                   PortCapFlags = 1 << 1
-	PortNoticeSup            PortCapFlags = 1 << 2
-	PortTrapSup              PortCapFlags = 1 << 3
-	PortOptIPDSup            PortCapFlags = 1 << 4
-	PortAutoMigrSup          PortCapFlags = 1 << 5
-	PortSLMapSup             PortCapFlags = 1 << 6
-	PortMKeyNVRAM            PortCapFlags = 1 << 7
-	PortPKeyNVRAM            PortCapFlags = 1 << 8
-	PortLEDInfoSup           PortCapFlags = 1 << 9
-	PortSysImageGUIDSup      PortCapFlags = 1 << 11
-	PortPKeySwExtPortTrapSup PortCapFlags = 1 << 12
-	PortExtendedSpeedsSup    PortCapFlags = 1 << 14
-	PortCapMask2Sup          PortCapFlags = 1 << 15
-	PortCMSup                PortCapFlags = 1 << 16
-	PortSNMPTunnelSup        PortCapFlags = 1 << 17
-	PortReinitSup            PortCapFlags = 1 << 18
-	PortDeviceMgmtSup        PortCapFlags = 1 << 19
-	PortVendorClassSup       PortCapFlags = 1 << 20
-	PortDRNoticeSup          PortCapFlags = 1 << 21
-	PortCapMaskNoticeSup     PortCapFlags = 1 << 22
-	PortBootMgmtSup          PortCapFlags = 1 << 23
-	PortLinkLatencySup       PortCapFlags = 1 << 24
-	PortClientRegSup         PortCapFlags = 1 << 25
-	PortIPBasedGIDs          PortCapFlags = 1 << 26
-)
-
-// PortCapFlags2 are further features of a port, if it has [PortCapMask2Sup]: ibv_port_cap_flags2.
+// PortCapFlags2 are further features of a port. The bits are those of ibv_port_cap_flags2.
 type PortCapFlags2 uint16
-
-// The further features of ports.
-const (
-	PortSetNodeDescSup          PortCapFlags2 = 1 << 0
-	PortInfoExtSup              PortCapFlags2 = 1 << 1
-	PortVirtSup                 PortCapFlags2 = 1 << 2
-	PortSwitchPortStateTableSup PortCapFlags2 = 1 << 3
-	PortLinkWidth2XSup          PortCapFlags2 = 1 << 4
-	PortLinkSpeedHDRSup         PortCapFlags2 = 1 << 5
-	PortLinkSpeedNDRSup         PortCapFlags2 = 1 << 10
-	PortLinkSpeedXDRSup         PortCapFlags2 = 1 << 12
-)
 
 // ODPFlags are the kinds of on-demand paging that a device supports: ibv_odp_general_caps.
 type ODPFlags uint64
