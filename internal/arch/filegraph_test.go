@@ -27,11 +27,11 @@ import (
 //
 // Lower a limit when the number falls. go test -v prints the order.
 var upwardLimits = map[string]int{
-	"uverbs": 8,
-	"cm":     4,
+	"uverbs":        8,
+	"cm":            4,
 	"provider/mlx5": 39,
-	"rdma": 36,
-	"rsocket": 17,
+	"rdma":          36,
+	"rsocket":       17,
 }
 
 func TestFileDependencies(t *testing.T) {
