@@ -7,7 +7,8 @@
 //     on, or waits again.
 //   - A goroutine that releases the lock wakes the waiter that is next: of those that can go on, the one whose turn
 //     comes first. If none can, and there is no leader, it is the one whose turn comes first of all, which then leads.
-//   - Only one woken waiter is on its way at a time. It wakes the next when it releases the lock in turn.
+//   - It wakes one, and none while a woken waiter is on its way, which wakes the next when it releases the lock in turn.
+//   - It interrupts the leader if what that waits for has become available without a completion.
 //
 // So if A leads while B and C are asleep, and A's deadline passes: the poll ends, A handles what it has polled, and its
 // call returns an error. When it releases the lock, it wakes B or C if one can go on, and B otherwise. If that call
@@ -140,8 +141,18 @@ func (ws *Waiters) remove(w *Waiter) {
 	ws.sleepers--
 }
 
-// Pass wakes the waiter that is next. It does nothing while a woken one is on its way.
+// Pass wakes the waiter that is next, unless a woken one is on its way. It interrupts the leader if that can go on:
+// what it waits for has become available without a completion.
 func (ws *Waiters) Pass() {
+	if ws.leader != nil || ws.sleepers > 0 {
+		ws.pass()
+	}
+}
+
+func (ws *Waiters) pass() {
+	if w := ws.leader; w != nil && ws.Ready(w.Need) {
+		ws.Interrupt(w)
+	}
 	if ws.sleepers > 0 && ws.woken == 0 {
 		ws.wakeNext()
 	}

@@ -36,12 +36,12 @@ type scenario struct {
 }
 
 type event struct {
-	what string // that completes, cancels or expires a call, or closes
+	what string // that completes, cancels or expires a call, gives a credit without a completion, or closes
 	call int
 }
 
 // scenarios returns those for up to four calls: the ctx of one ends and the deadline of one passes, while up to two get
-// what they wait for, or one does and the connection is closed.
+// what they wait for, or one does, also without a completion, or one does and the connection is closed.
 func scenarios() (all []scenario) {
 	for _, calls := range []string{"o", "c", "oo", "oc", "cc", "ooo", "oco", "ccc", "ooco", "cccc"} {
 		var gets []event
@@ -56,6 +56,9 @@ func scenarios() (all []scenario) {
 			leave := []event{{"cancel", i}, {"expire", (i + 1) % len(calls)}}
 			all = append(all, scenario{calls, append(leave, gets[:min(len(calls), 2)]...)})
 			all = append(all, scenario{calls, append(leave, gets[0], event{"close", 0})})
+			if strings.Contains(calls, "c") {
+				all = append(all, scenario{calls, append(leave, event{"give", 0})})
+			}
 		}
 	}
 	return all
@@ -292,6 +295,9 @@ func (m *model) step(e event) {
 		c.cancel()
 	case "expire":
 		c.SetDeadline(time.Unix(1, 0))
+		m.ws.Unlock()
+	case "give":
+		m.credits++
 		m.ws.Unlock()
 	case "close":
 		m.closed = true

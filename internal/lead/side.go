@@ -23,8 +23,12 @@ func (s *Side) SetDeadline(t time.Time) {
 		s.timer.Stop() // or it runs, and finds another deadline
 	}
 	s.deadline, s.Expired = t, false
-	switch d := time.Until(t); {
-	case t.IsZero():
+	if t.IsZero() {
+		return
+	}
+	d := time.Until(t)
+	s.deadline = time.Now().Add(d) // the monotonic clock is never set back
+	switch {
 	case d <= 0:
 		s.expire()
 	case s.timer == nil:
