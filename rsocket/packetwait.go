@@ -61,12 +61,16 @@ func (p *PacketConn) watch(q *packetQP) {
 		case <-p.ctx.Done():
 			return
 		}
-		if q.recvCQ.Wait(p.ctx) != nil {
-			return // closed, or the reader will find the error
-		}
+		err := q.recvCQ.Wait(p.ctx)
 		p.mu.Lock()
+		if !p.closed {
+			p.fail(err)
+		}
 		p.reader.Interrupt()
 		p.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
 
