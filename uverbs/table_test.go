@@ -80,6 +80,9 @@ func TestOperations(t *testing.T) {
 	for i, o := range driver.Operations {
 		if o.Name != "" {
 			table[o.Name] = uint8(i)
+			if name := WCOpcode(o.Completion).String(); strings.HasPrefix(name, "opcode ") {
+				t.Errorf("the completion of %s has no name", o.Name)
+			}
 		}
 	}
 	if !maps.Equal(constants, table) {
@@ -174,7 +177,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("MTU %d is %d bytes, want %d", m, m.Bytes(), want)
 		}
 	}
-	for op, want := range map[WCOpcode]string{WCSend: "SEND", 7: "opcode 7", WCAtomicWrite: "ATOMIC_WRITE",
+	for op, want := range map[WCOpcode]string{WCSend: "SEND", WCTSO: "TSO", WCAtomicWrite: "ATOMIC_WRITE",
 		10: "opcode 10", WCRecv: "RECV", WCRecvRDMAImm: "RECV_RDMA_IMM", 130: "opcode 130", WCRawWQE: "RAW_WQE",
 		137: "opcode 137"} {
 		if op.String() != want {

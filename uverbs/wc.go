@@ -67,8 +67,8 @@ const (
 
 var wcOpcodeNames = [...]string{
 	WCSend: "SEND", WCWrite: "WRITE", WCRead: "READ", WCCompareSwap: "COMPARE_SWAP", WCFetchAdd: "FETCH_ADD",
-	WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV", WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE", WCRecv: "RECV",
-	WCRecvRDMAImm: "RECV_RDMA_IMM", WCRawWQE: "RAW_WQE",
+	WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV", WCTSO: "TSO", WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
+	WCRecv: "RECV", WCRecvRDMAImm: "RECV_RDMA_IMM", WCRawWQE: "RAW_WQE",
 }
 
 // String returns the name of the operation, as [Opcode.String] does.

@@ -116,7 +116,7 @@ type SendWR struct {
 	InvalidateRKey uint32
 
 	// SGL is the local memory. READ and the atomics write to it, other requests send
-	// it. It must be empty if Inline is not. For COMPARE_SWAP and FETCH_ADD it has 8
+	// it. It must be empty if Inline is not, except on raw packet QPs. For COMPARE_SWAP and FETCH_ADD it has 8
 	// bytes. For LOCAL_INV, BIND_MW, FLUSH and ATOMIC_WRITE it is empty.
 	SGL []SGE
 	// Inline is data of a SEND or WRITE that the post copies into the queue. It needs

@@ -43,7 +43,8 @@ func TestRefusal(t *testing.T) {
 }
 
 // manPage has the types of QP on which ibv_post_send(3) allows each operation. RC stands for the
-// types that allow the same: XRC and DC. The man page also has TSO on UD, for IPoIB.
+// types that allow the same: XRC and DC. The man page also has TSO on UD, for IPoIB, and SEND_INV on UC, which the
+// InfiniBand specification does not have. It has no FLUSH and no ATOMIC_WRITE.
 const manPage = `
 WRITE        RC UC
 WRITE_IMM    RC UC

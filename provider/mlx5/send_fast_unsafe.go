@@ -14,14 +14,12 @@ import (
 // of an atomic. Its encoders are in zencode_unsafe.go, which gen writes from one template: for SendWRs (PostSend) and
 // for arguments (OpSGE, OpInline, and Op with SGE and Inline), and for each way to name a destination. Tests compare
 // what they write. A request that the fast path cannot encode goes to encodeAny, opRest, opSGERest and so on with all
-// its arguments, before anything is written. setLimit sends all requests there: it sets the limit to the head.
+// its arguments, before the state of the queue changes. setLimit sends all requests there: it sets the limit to the
+// head.
 //
 // The encoders call no function before the request is written, not even one that the compiler would inline, except for
 // address handles and to copy long inline data. They write values in the order in which they arrive. This keeps the
 // number of live values small and makes a request a third cheaper. Indices are masked: see views_unsafe.go.
-
-// wordSlow is set, with wordRare, in the words of the opcodes that the fast path never encodes.
-const wordSlow = 1 << 60
 
 // rareWords completes the words with wordRare: those of atomics that fit into one block, and wordSlow in the others.
 func (s *sendQueue) rareWords() {

@@ -32,7 +32,7 @@ func (s *sendQueue) postList(q encoder, wrs []uverbs.SendWR) (int, error) {
 	for n < len(wrs) && err == nil {
 		wr, more, state := &wrs[n], 0, requestClosed
 		switch {
-		case s.words[wr.Opcode&15]&wordSlow != 0:
+		case s.words[wr.Opcode&opMask]&wordSlow != 0:
 		case len(wr.Inline) > 0:
 			more, state = q.encodeInlines(wrs[n:]), requestInlined
 		default:

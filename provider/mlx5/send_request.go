@@ -216,14 +216,14 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	case r.sges >= s.maxSGE:
 		s.fail(uverbs.ErrTooManySGEs)
 		return
-	case r.op.hw() == hwTSO && total > s.frames.maxTSO:
-		s.fail(uverbs.ErrTSO)
-		return
-	case total > s.maxMessage:
+	case total > s.maxMessage: // or the SGE is invalid
 		if err := s.tooLong(total); err != nil {
 			s.fail(err)
 			return
 		}
+	case r.op.hw() == hwTSO && total > s.frames.maxTSO:
+		s.fail(uverbs.ErrTSO)
+		return
 	}
 	r.sges++
 	r.total = total

@@ -116,6 +116,10 @@ func TestTSOMistakes(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
+	outside := uverbs.SendWR{Opcode: uverbs.OpTSO, MSS: 500, Inline: headers, SGL: []uverbs.SGE{w.mr.SGE(w.mr.Len(), 1)}}
+	if n, err := w.qp.PostSend(outside); n != 0 || err != uverbs.ErrRange {
+		t.Errorf("an SGE outside its MR: %d, %v", n, err)
+	}
 	b := w.qp.StartSend()
 	b.TSO(1, 0, headers, 500)
 	b.Inline(headers)

@@ -148,7 +148,8 @@ const (
 	wordLocal     = 1 << 57 // has no remote address
 	wordNotInline = 1 << 58 // has no inline form, or is rare
 	wordKey       = 1 << 59 // with wordImm: has a key instead of immediate data
-	wordRare      = 1 << 62 // is not handled by the fast path
+	wordSlow      = 1 << 60 // with wordRare: the fast path never encodes it
+	wordRare      = 1 << 62 // the fast path does not encode it, except for the SendWR of an atomic on RC
 	wordUncommon  = 1 << 63 // has one of these flags
 )
 

@@ -112,6 +112,9 @@ func TestEveryOperation(t *testing.T) {
 			t.Errorf("there is no WQE of %v", op)
 		}
 	}
+	if unacknowledged[uverbs.OpLocalInv] != 0 {
+		t.Error("rxe has no LOCAL_INV on UC")
+	}
 }
 
 // A testOwner binds windows, and adds nothing to errors.

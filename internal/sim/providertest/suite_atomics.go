@@ -93,6 +93,9 @@ func atomicsBad(t *testing.T, r *Rig) {
 			t.Errorf("%s: PostSend: %d, %v; want 1, %v", name, n, err, uverbs.ErrAtomicSize)
 		}
 		r.done(t, 1)
+		if n, err := r.QP.PostSend([]uverbs.SendWR{bad}); n != 0 || !errors.Is(err, uverbs.ErrAtomicSize) {
+			t.Errorf("%s alone: PostSend: %d, %v; want 0, %v", name, n, err, uverbs.ErrAtomicSize)
+		}
 		for _, last := range []bool{false, true} {
 			r.QP.Begin()
 			r.QP.Op(uverbs.OpFetchAdd, uverbs.Signaled, 2, r.Addr+target, r.RKey, 0)
