@@ -9,8 +9,8 @@ import (
 )
 
 // Nothing runs in the background of a connection. A call that waits polls the completion queue itself, or sleeps while
-// another does: see package lead. Of the calls that can go on, the one that has waited longest comes first: a long
-// message would wait forever while others have short ones to send.
+// another does: see package lead. Of the calls that send, the one that has waited longest comes first: a long message
+// would wait forever while others have short ones to send.
 
 // What calls wait for.
 const (

@@ -20,7 +20,7 @@ type kind struct {
 	qp           *uverbs.QP
 	wrs          []uverbs.SendWR        // a round
 	differ       [][]uverbs.SendWR      // the same one by one, if they are not all equal
-	batch        func(i int) error      // posts the list of requests that begins at wrs[i] as a batch, if not nil
+	batch        func() error           // posts a list of such requests as a batch, if not nil
 	before       func(*typeBench) error // is called before each round, if not nil
 }
 
@@ -70,7 +70,7 @@ func repeated(wr uverbs.SendWR) []uverbs.SendWR {
 }
 
 // sized adds a kind of request with an SGE, and one with inline data.
-func (b *typeBench) sized(name string, qp *uverbs.QP, wr uverbs.SendWR, batch, batchInline func(int) error) {
+func (b *typeBench) sized(name string, qp *uverbs.QP, wr uverbs.SendWR, batch, batchInline func() error) {
 	wr.WRID, wr.Flags = 1, uverbs.Signaled
 	inline := wr
 	wr.SGL, inline.Inline = []uverbs.SGE{b.sge}, b.data
@@ -110,7 +110,7 @@ func (k *kind) lists() error {
 
 func (k *kind) batches() error {
 	for i := 0; i < each; i += list {
-		if err := k.batch(i); err != nil {
+		if err := k.batch(); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (b *typeBench) addUD() error {
 	}
 	n := qp.QPN()
 	b.sized("ud", qp, uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah, QPN: n, QKey: qkey},
-		func(int) error {
+		func() error {
 			s := qp.StartSend()
 			for range list {
 				s.SendSGE(1, uverbs.Signaled, b.sge)
@@ -207,7 +207,7 @@ func (b *typeBench) addUD() error {
 			}
 			return s.Submit()
 		},
-		func(int) error {
+		func() error {
 			s := qp.StartSend()
 			for range list {
 				s.SendInline(1, uverbs.Signaled, b.data)
@@ -248,7 +248,7 @@ func (b *typeBench) addXRC() error {
 	}
 	n := srq.SRQN()
 	b.sized("xrc", qp, uverbs.SendWR{Opcode: uverbs.OpWrite, RemoteAddr: b.addr, RKey: b.rkey, RemoteSRQN: n},
-		func(int) error {
+		func() error {
 			s := qp.StartSend()
 			for range list {
 				s.WriteSGE(1, uverbs.Signaled, b.addr, b.rkey, b.sge)
@@ -256,7 +256,7 @@ func (b *typeBench) addXRC() error {
 			}
 			return s.Submit()
 		},
-		func(int) error {
+		func() error {
 			s := qp.StartSend()
 			for range list {
 				s.WriteInline(1, uverbs.Signaled, b.addr, b.rkey, b.data)
@@ -351,7 +351,7 @@ func (b *typeBench) addDC() error {
 	n := dct.QPN()
 	b.sized("dc", dci, uverbs.SendWR{Opcode: uverbs.OpWrite, RemoteAddr: b.addr, RKey: b.rkey, AH: ah, QPN: n,
 		DCKey: dcKey},
-		func(int) error {
+		func() error {
 			s := dci.StartSend()
 			for range list {
 				s.WriteSGE(1, uverbs.Signaled, b.addr, b.rkey, b.sge)
@@ -359,7 +359,7 @@ func (b *typeBench) addDC() error {
 			}
 			return s.Submit()
 		},
-		func(int) error {
+		func() error {
 			s := dci.StartSend()
 			for range list {
 				s.WriteInline(1, uverbs.Signaled, b.addr, b.rkey, b.data)

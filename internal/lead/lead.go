@@ -7,7 +7,7 @@
 //     on, or waits again.
 //   - A goroutine that releases the lock wakes the waiter that is next: of those that can go on, the one whose turn
 //     comes first. If none can, and there is no leader, it is the one whose turn comes first of all, which then leads.
-//   - It wakes one, and none while a woken waiter is on its way, which wakes the next when it releases the lock in turn.
+//   - It wakes one, and none while a woken waiter is on its way, which wakes the next when it releases the lock.
 //   - It interrupts the leader if what that waits for has become available without a completion.
 //
 // So if A leads while B and C are asleep, and A's deadline passes: the poll ends, A handles what it has polled, and its
