@@ -18,12 +18,12 @@
 // # Data
 //
 // Each side has a ring of memory that the peer writes to, and tells the peer where there is room. Write copies to a
-// buffer of its own and posts an RDMA WRITE with immediate data. Read copies what has arrived, so that the peer cannot
+// send buffer and posts an RDMA WRITE with immediate data. Read copies what has arrived, so that the peer cannot
 // change it any more. [Conn.ReadFrom] and [Conn.WriteTo] let io.Copy move up to 64 KiB at a time.
 //
 // # Cost
 //
-// A connection has no goroutine and no descriptor of its own. Its completions arrive through one descriptor for each
+// A connection has neither a goroutine nor a descriptor. Its completions arrive through one descriptor for each
 // device. A call that has nothing to wait for makes no system call, except that rxe needs one for each message that is
 // sent. Read and Write allocate nothing.
 //
@@ -43,6 +43,6 @@
 //
 // # Trust
 //
-// Whatever the peer sends is checked. A connection has a protection domain of its own, so that the peer can
+// Whatever the peer sends is checked. Each connection has a protection domain, so that the peer can
 // reach the ring, and memory that was shared with it, but nothing else.
 package rsocket

@@ -1,5 +1,5 @@
 // Package kv is a small replicated key-value store on RDMA. A primary sends its log to backups, each
-// over a link of its own, and a write is committed when a majority of the replicas has it: one of two
+// over a separate link, and a write is committed when a majority of the replicas has it: one of two
 // backups is enough.
 //
 // Committed writes survive the loss of any minority of the replicas: of the others, the one with the

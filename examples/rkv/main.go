@@ -176,7 +176,7 @@ func read(ctx context.Context, conn *rdma.Conn, table rdma.Token, off int) (reco
 	return record{}, fmt.Errorf("slot %d, read %d times: %w", off/slotSize, tries, errTorn)
 }
 
-// bench has 64 workers that put and get a key of their own and one that all use, and check what they get.
+// bench has 64 workers that each put and get a separate key and one that all use, and check what they get.
 func bench(ctx context.Context, c *rdma.Client[rdma.Token], rounds int, out io.Writer) (err error) {
 	errs, start := make(chan error), time.Now()
 	for w := range 64 {

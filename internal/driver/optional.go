@@ -119,7 +119,7 @@ type NullMR interface {
 	NullKey() (lkey uint32, ok bool)
 }
 
-// A DMs is a [Context] of a device with memory of its own.
+// A DMs is a [Context] of a device that has memory.
 type DMs interface {
 	// AllocDM allocates n bytes of device memory, aligned to align bytes or, if it is
 	// 0, to any address, and maps it. It returns the kernel's handle.

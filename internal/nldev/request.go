@@ -52,7 +52,7 @@ func (c client) open(op, object string) (*conn, error) {
 	return nil, e
 }
 
-// request sends one request on a transport of its own, as conn.ask.
+// request sends one request on a separate transport, as conn.ask.
 func (c client) request(op, object string, cmd uint16, dump bool, attrs []byte, restart func(),
 	f func(payload []byte) error) error {
 	conn, err := c.open(op, object)

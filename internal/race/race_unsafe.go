@@ -31,7 +31,7 @@ func Release(p unsafe.Pointer) { runtime.RaceReleaseMerge(token(p)) }
 //go:noinline
 func Acquire(p unsafe.Pointer) { runtime.RaceAcquire(token(p)) }
 
-// Apart calls f in a goroutine of its own and waits for it. What the caller has done happens before
+// Apart calls f in a separate goroutine and waits for it. What the caller has done happens before
 // f, but the detector does not learn that f happens before what the caller does next. The
 // detector's reports have the stack of the caller: it is where the goroutine was created.
 func Apart(f func()) {

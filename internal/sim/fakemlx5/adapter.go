@@ -125,7 +125,7 @@ const (
 // Async implements engine.Events.
 func (a *Adapter) Async(e engine.AsyncEvent) { a.deliver(func() { a.async(e) }) }
 
-// deliver delivers an event in a step of its own: a command may be running, which holds the fake
+// deliver delivers an event in a separate step: a command may be running, which holds the fake
 // kernel's lock.
 func (a *Adapter) deliver(f func()) {
 	if a.loop.Seeded() {

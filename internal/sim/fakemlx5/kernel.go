@@ -99,7 +99,7 @@ func (k *Kernel) Removed() {
 // Closed implements ioctl.Closer. The adapter reports no further events to the file.
 func (k *Kernel) Closed() { k.adapter.loop.Run(func() { delete(k.adapter.kernels, k) }) }
 
-// Doorbell implements ioctl.Doorbells. To the race detector, the device is a thread of its own: what
+// Doorbell implements ioctl.Doorbells. To the race detector, the device is a separate thread: what
 // it does happens after the post, and before the completion is polled. Commands run in the caller:
 // after a command, the device has done what it did before.
 func (k *Kernel) Doorbell(page, offset uint32, b []byte) {

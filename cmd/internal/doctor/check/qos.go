@@ -31,7 +31,7 @@ func cmDefaults(m *machine) []Finding {
 func flowControl(m *machine) []Finding {
 	return m.each(func(d device, p port) []Finding {
 		if !p.ethernet || p.netdev == "" || d.driver == "rxe" {
-			return nil // soft-RoCE has no queues of its own
+			return nil // soft-RoCE has no such queues
 		}
 		enabled, err := m.Kernel.FlowControl(p.netdev)
 		if err != nil {

@@ -140,7 +140,7 @@ func (l *Loop) setAlarm() {
 	}
 }
 
-// expire runs the first entry if it is due. Those that are due after it run in steps of their own, so
+// expire runs the first entry if it is due. Those that are due after it run in separate steps, so
 // that what the first one causes comes before them.
 func (l *Loop) expire() {
 	s := l.schedule

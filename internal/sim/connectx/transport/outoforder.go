@@ -25,7 +25,7 @@ type early struct {
 	region  Region   // for the first packet of a WRITE
 }
 
-// needsReceive reports whether a packet needs a receive request of its own.
+// needsReceive reports whether a packet needs a separate receive request.
 func needsReceive(p *roce.Packet) bool {
 	op := p.Opcode.Op()
 	return sends(op) && p.Opcode.Starts() || op == roce.WriteLastImm || op == roce.WriteOnlyImm
