@@ -207,12 +207,13 @@ func (p *patient) fails(v *program.Dialogue, of func() error) {
 	}
 	const gone = "the device was removed or has failed: close the Context"
 	const post, wait = "post: uverbs: " + gone, `wait: uverbs: wait for a completion on \S+ CQ \d+: ` + gone
-	for command, ends := range map[string]string{"stopped": post + "; " + wait, "flowed": post + "|" + wait} {
-		if said := v.Say(command); !regexp.MustCompile("^= (" + ends + ")$").MatchString(said) {
+	const read = `uverbs: read device memory on \S+ DM \d+: ` + gone
+	ends := map[string]string{"stopped": post + "; " + wait, "flowed": post + "|" + wait, "watched": read}
+	for command, end := range ends {
+		if said := v.Say(command); !regexp.MustCompile("^= (" + end + ")$").MatchString(said) {
 			p.Errorf("%s: %s", command, said)
 		}
 	}
-	v.Want("watched", "= uverbs: "+gone)
 	if said := v.Say("make qp"); !strings.Contains(said, gone) {
 		p.Errorf("CreateQP: %s", said)
 	}
