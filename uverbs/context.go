@@ -42,7 +42,7 @@ type Context struct {
 	ids     idTable
 
 	channelMu sync.Mutex
-	channel   *CompChannel // the default channel, created at first use
+	channels  []*CompChannel // of CQs that were created without one
 
 	idle atomic.Pointer[idleHook]
 

@@ -24,8 +24,8 @@ type CQConfig struct {
 	// their SRQs. CreateQP does not check this, since a program may leave sends unsignaled or
 	// post fewer requests than the queues hold.
 	Entries int
-	// Channel carries the queue's events. Nil means a channel that all CQs of the Context
-	// share.
+	// Channel carries the queue's events. Nil means one of the channels of the Context: up to 64
+	// CQs have one each, and more share them.
 	Channel *CompChannel
 	// NoEvents creates a queue that can only be polled: Wait and Arm fail.
 	NoEvents bool
@@ -76,7 +76,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if !cfg.NoEvents {
 		if cfg.Channel == nil {
 			var err error
-			if cfg.Channel, err = c.defaultChannel(); err != nil {
+			if cfg.Channel, err = c.commonChannel(); err != nil {
 				return nil, err
 			}
 		}

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -12,11 +13,9 @@ import (
 )
 
 // A CompChannel is a completion channel: it carries the events of completion queues in one file
-// descriptor, however many CQs and waiters use it. A Context has one by default. Additional
-// channels spread the wake-ups of many busy queues. Any number of goroutines may call its
-// methods.
+// descriptor, however many CQs and waiters use it. Any number of goroutines may call its methods.
 //
-// One of the waiters reads the descriptor on behalf of all. So the only waiter of a queue is
+// One of the waiters reads the descriptor on behalf of all. So the only waiter of a channel is
 // woken directly by the kernel's event, and nothing runs while no goroutine waits. When the
 // reader's own wait ends, another waiter takes its place.
 type CompChannel struct {
@@ -26,6 +25,7 @@ type CompChannel struct {
 	broken chan struct{} // closed when no more events can arrive
 	err    error         // the reason; set before broken is closed
 	record record
+	common bool // one of Context.channels
 
 	readToken chan struct{}      // contains a token while no goroutine reads: see read
 	reader    atomic.Pointer[CQ] // the queue whose waiter is the reader
@@ -36,8 +36,10 @@ type CompChannel struct {
 // CreateCompChannel creates a completion channel: ibv_create_comp_channel(3). It returns
 // [ErrClosed] after Close of the Context, EMFILE if the process has no file descriptor left,
 // and ENOSPC if the user has no epoll watch left (fs.epoll.max_user_watches).
-func (c *Context) CreateCompChannel() (*CompChannel, error) {
-	ch := &CompChannel{broken: make(chan struct{}), readToken: make(chan struct{}, 1), unwatch: func() {}}
+func (c *Context) CreateCompChannel() (*CompChannel, error) { return c.createChannel(false) }
+
+func (c *Context) createChannel(common bool) (*CompChannel, error) {
+	ch := &CompChannel{common: common, broken: make(chan struct{}), readToken: make(chan struct{}, 1), unwatch: func() {}}
 	ch.readToken <- struct{}{}
 	ch.object = object{ctx: c, life: ch, kind: "completion channel", rank: rankChannel}
 	if err := ch.createWith(ch.create); err != nil {
@@ -81,22 +83,43 @@ func (ch *CompChannel) retire() error {
 	return nil
 }
 
+// userCount returns the number of CQs that use the channel.
+func (ch *CompChannel) userCount() int {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.users
+}
+
 // Close closes the channel. It returns [ErrBusy] while CQs use it. It is
 // idempotent.
 func (ch *CompChannel) Close() error { return ch.close() }
 
-// defaultChannel returns the channel that CQs share. The first call creates it.
-func (c *Context) defaultChannel() (*CompChannel, error) {
+// maxCommon is how many channels the CQs of a Context have that were created without one. Up to this number, a waiter
+// reads its own event. Beyond, another may have to wake it, but thousands of CQs need no descriptor each.
+const maxCommon = 64
+
+// commonChannel returns the channel for a CQ that was created without one: one that no CQ uses, or else a new one, or
+// else one that the fewest CQs use.
+func (c *Context) commonChannel() (*CompChannel, error) {
 	c.channelMu.Lock()
 	defer c.channelMu.Unlock()
-	if c.channel == nil {
-		ch, err := c.CreateCompChannel()
-		if err != nil {
-			return nil, err
+	var best *CompChannel
+	least := math.MaxInt
+	for _, ch := range c.channels {
+		if n := ch.userCount(); n < least {
+			best, least = ch, n
 		}
-		c.mu.Lock()
-		c.channel = ch // inUse reads it with only mu held
-		c.mu.Unlock()
 	}
-	return c.channel, nil
+	if least == 0 || len(c.channels) == maxCommon {
+		return best, nil
+	}
+	ch, err := c.createChannel(true)
+	switch {
+	case err == nil:
+		c.channels = append(c.channels, ch)
+		return ch, nil
+	case best != nil: // no descriptor is left, or what is wrong makes the creation of the CQ fail
+		return best, nil
+	}
+	return nil, err
 }

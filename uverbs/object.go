@@ -360,13 +360,13 @@ func (c *Context) idled(closing error) error {
 	return errors.Join(closing, h.f())
 }
 
-// inUse reports whether there are objects except the given ones and the channel that CQs share.
+// inUse reports whether there are objects except the given ones and the channels that the Context has created itself.
 func (c *Context) inUse(but []hasObject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o := range c.objects.all {
-		shared := c.channel != nil && o == &c.channel.object
-		if !shared && !slices.ContainsFunc(but, func(b hasObject) bool { return o == b.asObject() }) {
+		ch, ok := o.life.(*CompChannel)
+		if !(ok && ch.common) && !slices.ContainsFunc(but, func(b hasObject) bool { return o == b.asObject() }) {
 			return true
 		}
 	}
