@@ -165,8 +165,9 @@ func TestVLAN(t *testing.T) {
 }
 
 // TestSegmentation checks that the device segments a part of a TCP stream into
-// frames.
+// frames, and computes the checksums that the WQE requests.
 func TestSegmentation(t *testing.T) {
+	const layer3, layer4 = 0x40, 0x80
 	run(t, 2, engine.Config{LinkLayer: engine.Ethernet}, func(w *world) {
 		var a, b *nic
 		var am, bm *region
@@ -176,31 +177,32 @@ func TestSegmentation(t *testing.T) {
 			am, bm = a.h.register(8192, allRights), b.h.register(8192, allRights)
 			mac := b.h.MAC()
 			b.h.toTIR(mac[:], b.tir.Number)
-			frame := udp(b.h.MAC(), a.h.MAC(), 1000, 2000, nil)
-			frame[23] = 6
-			frame = append(frame[:38], []byte{0, 0, 1, 0, 0, 0, 0, 0, 0x50, 0x99, 0, 0, 0, 0, 0, 0}...)
 			am.put(0, payload)
-			for i := range 3 {
-				b.rqs[0].recv(bm, i*2000, 2000)
-			}
-			s := wqe{op: prm.OpcodeTSO}.eth(0xc0, frame)
-			be.PutUint16(s.segments[6:], 1000)
-			a.post(s.data(am, 0, len(payload)))
 		})
-		a.scq.expect("sent", sent)
-		got := b.rqs[0].rcq.poll()
-		if len(got) != 3 {
-			w.t.Fatalf("%d frames", len(got))
-		}
-		for i, e := range got {
-			f := bm.get(i*2000, int(e.bytes))
-			last := i == 2
-			if !prm.CQEL3OK.Is(e.raw) || !prm.CQEL4OK.Is(e.raw) || be.Uint32(f[38:]) != uint32(256+1000*i) ||
-				f[47]&1 == 1 != last || f[47]&0x80 != 0 != (i == 0) {
-				w.t.Errorf("frame %d: % x", i, f[:54])
+		for _, flags := range []byte{0, layer3, layer4, layer3 | layer4} {
+			w.do(func() {
+				for i := range 3 {
+					b.rqs[0].recv(bm, i*2000, 2000)
+				}
+				s := tso(tcp(b.h.MAC(), a.h.MAC()), 1000, am, len(payload))
+				s.segments[4] = flags
+				a.post(s)
+			})
+			a.scq.expect("sent", sent)
+			got := b.rqs[0].rcq.poll()
+			if len(got) != 3 {
+				w.t.Fatalf("%d frames", len(got))
 			}
-			if !bytes.Equal(f[54:], payload[1000*i:min(1000*i+1000, 2500)]) {
-				w.t.Errorf("frame %d has other bytes", i)
+			for i, e := range got {
+				f := bm.get(i*2000, int(e.bytes))
+				last := i == 2
+				if prm.CQEL3OK.Is(e.raw) != (flags&layer3 != 0) || prm.CQEL4OK.Is(e.raw) != (flags&layer4 != 0) ||
+					be.Uint32(f[38:]) != uint32(256+1000*i) || f[47]&1 == 1 != last || f[47]&0x80 != 0 != (i == 0) {
+					w.t.Errorf("flags %#x, frame %d: % x", flags, i, f[:54])
+				}
+				if !bytes.Equal(f[54:], payload[1000*i:min(1000*i+1000, 2500)]) {
+					w.t.Errorf("flags %#x, frame %d has other bytes", flags, i)
+				}
 			}
 		}
 	})

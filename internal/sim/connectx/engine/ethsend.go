@@ -270,7 +270,7 @@ func (q *SQ) send(w *sendWQE) transport.Syndrome {
 		frame = append(frame[:12:12], append(tag, frame[12:]...)...)
 	}
 	if segment > 0 {
-		return q.cut(w, frame, header, int(prm.EthMSS.Get(e)))
+		return q.cut(w, e, frame, header)
 	}
 	checksums(frame, prm.EthL3Checksum.Is(e), prm.EthL4Checksum.Is(e))
 	return q.transmit(frame)

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 
+	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 )
 
@@ -14,16 +15,18 @@ type stream struct {
 	wqe        *sendWQE
 	headers    parsed
 	head, data []byte
-	size, at   int // of a segment; bytes sent so far
+	size, at   int  // of a segment; bytes sent so far
+	l3, l4     bool // the WQE requests these checksums
 }
 
-// cut begins to segment a part of a TCP stream. The frames are sent in turns.
-func (q *SQ) cut(w *sendWQE, frame []byte, header, size int) transport.Syndrome {
-	p := parseFrame(frame)
+// cut begins to segment a part of a TCP stream, of a WQE with the Ethernet segment e. The frames are sent in turns.
+func (q *SQ) cut(w *sendWQE, e, frame []byte, header int) transport.Syndrome {
+	p, size := parseFrame(frame), int(prm.EthMSS.Get(e))
 	if size < minSegment || p.l4 == 0 || p.proto != protoTCP || p.payload != header && header != 0 {
 		return transport.LocalQPOp
 	}
-	q.stream = &stream{wqe: w, headers: p, head: frame[:p.payload], data: frame[p.payload:], size: size}
+	q.stream = &stream{wqe: w, headers: p, head: frame[:p.payload], data: frame[p.payload:], size: size,
+		l3: prm.EthL3Checksum.Is(e), l4: prm.EthL4Checksum.Is(e)}
 	return transport.OK
 }
 
@@ -57,6 +60,6 @@ func (c *stream) next() []byte {
 		binary.BigEndian.PutUint16(f[p.l3+2:], uint16(len(f)-p.l3))
 		binary.BigEndian.PutUint16(f[p.l3+4:], be16(c.head[p.l3+4:])+uint16(i/c.size))
 	}
-	checksums(f, true, true)
+	checksums(f, c.l3, c.l4)
 	return f
 }
