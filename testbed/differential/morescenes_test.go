@@ -166,9 +166,9 @@ func (s *script) streams(way int) {
 				return request(fmt.Sprintf("tso %d %d %d %d %d %d %s", uverbs.OpTSO, flags, s.next(), remoteArea, len(headers),
 					500+i, sges(sendArea, min(n, 8), 100+i*100)))
 			}
-			s.post(0, way, request(signaled))
+			s.post(0, way, request(signaled|i%2*checksums))
 			s.poll(0, 1)
-			s.post(0, way, request(0), request(signaled|solicited))
+			s.post(0, way, request(checksums), request(signaled|solicited))
 			s.poll(0, 1)
 		}
 	}

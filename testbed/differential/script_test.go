@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/ether"
 )
 
 // A script is the input of the two programs. Package play documents the steps.
@@ -50,6 +51,7 @@ const (
 	signaled  = int(uverbs.Signaled)
 	fenced    = int(uverbs.Fence)
 	solicited = int(uverbs.Solicited)
+	checksums = int(ether.IPCsum)
 )
 
 // A payload is the data of a request.
