@@ -26,7 +26,7 @@ func (s *sendQueue) rareWords() {
 	for i, o := range s.ops {
 		switch {
 		case s.words[i]&wordRare == 0:
-		case o&operands != 0 && s.destSegments == 0 && s.maxSGE > 0:
+		case o&operands != 0 && s.destSegments == 0:
 			s.words[i] |= o.hw()<<32 | s.qpn | uint64(ctrlSegments+raddrSegments+atomicSegments)
 		default:
 			s.words[i] |= wordSlow

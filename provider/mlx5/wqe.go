@@ -171,7 +171,7 @@ func (s *sendQueue) fastTables() {
 	for i, o := range s.ops {
 		s.metas[i] = o.meta()
 		s.words[i] = wordUncommon | wordRare | wordNotInline
-		if o&simple == 0 || s.maxSGE == 0 {
+		if o&simple == 0 {
 			continue
 		}
 		s.words[i] = o.hw()<<32 | s.qpn | uint64(ctrlSegments+s.destSegments+raddrSegments)
