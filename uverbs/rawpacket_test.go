@@ -41,6 +41,12 @@ func TestRawPacketQP(t *testing.T) {
 	if _, err := b.pd.CreateQP(unknown); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "unknown bits") {
 		t.Errorf("with unknown flags: %v", err)
 	}
+	for _, other := range []QPType{RC, UC, UD, XRCSend, DCI} {
+		_, err := b.pd.CreateQP(QPConfig{Type: other, SendCQ: b.cq, MaxSendWR: 4, MaxTSOHeader: 54})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "MaxTSOHeader") {
+			t.Errorf("%v with MaxTSOHeader: %v", other, err)
+		}
+	}
 	r.k.Set(func() {
 		r.k.Ports[0].LinkLayer, r.k.Refuse = uint8(LinkInfiniBand), map[string]unix.Errno{"QP.CREATE": unix.EINVAL}
 	})

@@ -37,6 +37,10 @@ func TestQueueSizes(t *testing.T) {
 			sizes{4, 4, 18, 4, 4, 4, true, 18}},
 		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 5, MaxSendSGE: 3, MaxInline: 60},
 			sizes{16, 5, 110, 0, 0, 0, true, 18}},
+		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 5, MaxSendSGE: 3, MaxTSOHeader: 98},
+			sizes{32, 8, 174, 0, 0, 0, true, 18}},
+		{uverbs.QPConfig{Type: uverbs.RawPacket, MaxSendWR: 1, MaxSendSGE: 1, MaxTSOHeader: 944},
+			sizes{16, 1, 958, 0, 0, 0, true, 18}},
 	} {
 		l.header = 18
 		got, err := l.sizesOf(&c.cfg, c.cfg.Options != nil)
@@ -50,8 +54,10 @@ func TestQueueSizes(t *testing.T) {
 		"MaxInline is 829, the device accepts 828":   {MaxSendWR: 1, MaxSendSGE: 1, MaxInline: 829},
 		"MaxSendSGE is 60, the device accepts 59":    {Type: uverbs.UD, MaxSendWR: 1, MaxSendSGE: 60},
 		"MaxInline is 941, the device accepts 940":   {Type: uverbs.UD, MaxSendWR: 1, MaxInline: 941},
-		"MaxRecvSGE is 33, the device accepts 32":    {MaxRecvWR: 1, MaxRecvSGE: 33},
-		"MaxRecvWR is 32769, the device accepts":     {MaxRecvWR: 1<<15 + 1, MaxRecvSGE: 1},
+		"MaxTSOHeader is 945, the device accepts 944": {Type: uverbs.RawPacket, MaxSendWR: 1, MaxSendSGE: 1,
+			MaxTSOHeader: 945},
+		"MaxRecvSGE is 33, the device accepts 32": {MaxRecvWR: 1, MaxRecvSGE: 33},
+		"MaxRecvWR is 32769, the device accepts":  {MaxRecvWR: 1<<15 + 1, MaxRecvSGE: 1},
 	} {
 		if cfg.Type == 0 {
 			cfg.Type = uverbs.RC

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -136,14 +137,36 @@ func TestTSOMistakes(t *testing.T) {
 	if n := w.qp.SendsOutstanding(); n != 0 {
 		t.Errorf("%d requests are out", n)
 	}
-	cfg := uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxTSOHeader: 1 << 12}
-	if _, err := w.pd.CreateQP(cfg); !errors.Is(err, uverbs.ErrInvalid) {
-		t.Errorf("headers longer than a request: %v", err)
+}
+
+// TestTSOLimits checks the maximum length of headers, and devices whose raw packet QPs cannot post TSOs.
+func TestTSOLimits(t *testing.T) {
+	w := newWire(t, inlineKit(2), uverbs.QPConfig{})
+	const most = 944
+	cfg := uverbs.QPConfig{Type: uverbs.RawPacket, SendCQ: w.cq, MaxSendWR: 1, MaxTSOHeader: most}
+	qp := good(w.pd.CreateQP(cfg))(t)
+	check(t, qp.Ready())
+	// The device parses the headers and finds that they are not all of the request's.
+	good(qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpTSO, MSS: 500, Inline: make([]byte, most),
+		SGL: []uverbs.SGE{w.mr.SGE(0, 1000)}}))(t)
+	if r := one(t, w.cq); r.Status != uverbs.WCLocQPOpErr {
+		t.Errorf("a TSO with the longest headers, which are zeros: %v", r.Err())
 	}
-	w.s.Set(func() { w.s.Raw = false })
+	cfg.MaxTSOHeader++
+	_, err := w.pd.CreateQP(cfg)
+	if want := "MaxTSOHeader is 945, the device accepts 944"; !errors.Is(err, uverbs.ErrInvalid) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("headers longer than a request: %v, want %q", err, want)
+	}
 	cfg.MaxTSOHeader = 64
-	if _, err := w.pd.CreateQP(cfg); !errors.Is(err, uverbs.ErrNotSupported) {
-		t.Errorf("a device without TSO: %v", err)
+	for name, set := range map[string]func(){
+		"only other QPs have TSO":      func() { w.s.TSOTypes = ^uint32(1 << uverbs.RawPacket) },
+		"a device without raw packets": func() { w.s.Raw = false },
+	} {
+		w.s.Set(set)
+		if _, err := w.pd.CreateQP(cfg); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "TCP") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ type Kernel struct {
 	// NoLAG is set for a device whose ports are not aggregated. LAGPortDown is a port that is down, or 0.
 	NoLAG       bool
 	LAGPortDown uint8
+	// TSOTypes has the types of QP that can post TSOs, as bits, on a device that has raw packets.
+	TSOTypes uint32
 	// DeviceMemory is what programs map at the offset of device memory: as many pages as the core's
 	// Extended.MaxDmSize has. All files of the adapter together use as much.
 	DeviceMemory []byte
@@ -66,7 +68,7 @@ type Kernel struct {
 // NewKernel returns the part of the kernel for a new file of the adapter. core handles what does
 // not depend on the driver. Its description of the device must fit the adapter.
 func (a *Adapter) NewKernel(core *ioctltest.Kernel) *Kernel {
-	k := &Kernel{Kernel: core, adapter: a,
+	k := &Kernel{Kernel: core, adapter: a, TSOTypes: 1 << uapi.IB_UVERBS_QPT_RAW_PACKET,
 		PDs: map[uint32]uint32{}, XRCDs: map[uint32]uint32{}, CQs: map[uint32]*CQ{}, SRQs: map[uint32]*SRQ{},
 		QPs: map[uint32]*QP{}, dcts: map[uint32]*dct{}, mrs: map[uint32]*mr{}, mws: map[uint32]*engine.MKey{},
 		dms: map[uint32]*dm{}, objs: map[uint32]bool{},

@@ -19,7 +19,7 @@ func (k *Kernel) queryDevice(c ioctl.Call) {
 	}
 	k.pacingCaps(&r.PacketPacingCaps)
 	if k.Raw {
-		r.TsoCaps = uapi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: 1 << uapi.IB_UVERBS_QPT_RAW_PACKET}
+		r.TsoCaps = uapi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: k.TSOTypes}
 		r.RssCaps = uapi.Mlx5IbRssCaps{RxHashFieldsMask: uint64(rssFields), RxHashFunction: uint8(ether.RSSToeplitz)}
 	}
 	r.DciStreamsCaps = uapi.Mlx5IbDciStreamsCaps{MaxLogNumConcurent: logStreams, MaxLogNumErrored: logErroredStreams}
