@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,6 +104,10 @@ func TestWhoseRequests(t *testing.T) {
 	m, _ := bothPrograms("write 200\nlist32 80\nbuilder32 90\n", "write 300\nlist32 160\n")
 	b := &bench{rounds: 9}
 	b.requests(t.Context(), m, "instructions", []int{1})
+	m, _ = bothPrograms("ud 200\nudlist32inline 80\nudbuilder32inline 90\n", "ud 300\nudlist32inline 160\nloop 9\n")
+	if err := b.otherRequests(t.Context(), m, "instructions"); err != nil {
+		t.Error(err)
+	}
 	m, _ = bothPrograms("CQ.rss 1\nCQ.mapped 2\nQP.rss 3\nQP.mapped 4\n", "CQ.rss 5\nCQ.mapped 6\nQP.rss 7\nQP.mapped 8\n")
 	if err := b.memory(t.Context(), m, "instructions"); err != nil || len(b.run.Failures) != 0 {
 		t.Errorf("%v, %v", err, b.run.Failures)
@@ -110,15 +117,51 @@ func TestWhoseRequests(t *testing.T) {
 		got[s.Test+" "+s.Figure+" "+s.Unit] = s.Values
 	}
 	want := map[string]map[string][]float64{
-		"requests write instructions":     one(200, 300),
-		"requests list32 instructions":    one(80, 160),
-		"requests builder32 instructions": one(90, 160),
-		"memory CQ.rss bytes":             one(1, 5),
-		"memory CQ.mapped bytes":          one(2, 6),
-		"memory QP.rss bytes":             one(3, 7),
-		"memory QP.mapped bytes":          one(4, 8),
+		"requests write instructions":                   one(200, 300),
+		"requests list32 instructions":                  one(80, 160),
+		"requests builder32 instructions":               one(90, 160),
+		"other requests ud instructions":                one(200, 300),
+		"other requests udlist32inline instructions":    one(80, 160),
+		"other requests udbuilder32inline instructions": one(90, 160),
+		"other requests loop instructions":              {results.C: {9}},
+		"memory CQ.rss bytes":                           one(1, 5),
+		"memory CQ.mapped bytes":                        one(2, 6),
+		"memory QP.rss bytes":                           one(3, 7),
+		"memory QP.mapped bytes":                        one(4, 8),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// TestOtherRequests checks that the Go and the C program measure the same kinds of other requests, and that the
+// published figures, which package results names, are of these kinds.
+func TestOtherRequests(t *testing.T) {
+	kindsIn := func(file, pattern string) map[string]bool {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]bool{}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(b), -1) {
+			kinds[strings.TrimSuffix(m[1], "inline")] = true
+		}
+		return kinds
+	}
+	inC := kindsIn(filepath.Join("..", source("typecost.c")), `\{ "(\w+)" \}`)
+	ours := kindsIn(filepath.Join("..", "..", "bench", "wrcost", "types.go"), `(?:sized\(|kind\{name: )"(\w+)"`)
+	delete(ours, "dc") // measured alone
+	run, err := results.Read(filepath.Join("..", published))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range run.Of("instructions", results.OtherRequests, "") {
+		kind := regexp.MustCompile("((list|builder)32)?(inline)?$").ReplaceAllString(s.Figure, "")
+		if kind != "loop" && !ours[kind] { // the loop is part of all kinds
+			t.Errorf("no program measures the published figure %s", s.Figure)
+		}
+	}
+	if len(inC) == 0 || !maps.Equal(ours, inC) {
+		t.Errorf("Go measures %v, C measures %v", ours, inC)
 	}
 }
