@@ -41,11 +41,44 @@ var fileLayers = map[string][]fileLayer{
 		{"processing events, calls that wait", "process migrate next synccalls addrinfo"},
 		{"connections, listeners, groups", "conn conncalls request handshakes listener dial group"},
 	},
+	"provider/mlx5": {
+		{"values: errors, the environment, registers, the formats of requests, records, tables of queues",
+			"doc errors env options uar uarfixed record wqe table views_unsafe"},
+		{"the context", "context object ah clock wallclock sourceport domain"},
+		{"the queues of a CQ, an SRQ and a QP",
+			"size cq rq srq srqfault send_queue send_segments send_request bind frame send_batch send_post send_fast_unsafe"},
+		{"polling", "poll pollany short_unsafe scatter"},
+		{"QPs, WQs, DCTs", "qp dc ece outoforder wq rq_unsafe zencode_unsafe send_raw purge watched"},
+		{"extensions, the interfaces of the driver",
+			"dcistream lagport ratelimit reservedqpn memoryop memoryop_unsafe devicememory drain import interfaces"},
+	},
+	"rdma": {
+		{"values: errors, what is on the wire, options", "doc errors wire options hello"},
+		{"the state of a Conn, its memory and its hooks", "state pool buffer misuse hooks"},
+		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
+		{"memory of peers", "region onesided batch"},
+		{"calls", "call cancel"},
+		{"connections that are idle or silent", "idle keepalive"},
+		{"establishing connections", "dial listener client"},
+		{"servers, groups", "serve group grouproute"},
+	},
+	"rsocket": {
+		{"values: errors, what is on the wire, the configuration", "doc errors wire config ibaddr"},
+		{"a Conn: its queues, credits and waits", "conn send recv wait keepalive"},
+		{"the calls of a Conn", "io mapping writemr end"},
+		{"establishing connections", "dial limits listener"},
+		{"a PacketConn: its wire, sockets, QPs, peers and waits",
+			"packetwire packetsocket packet packetqp packetpeer packetwait"},
+		{"its routes", "packetroute"},
+		{"its contact messages, reads and writes", "packetcontact packetio"},
+	},
 }
 
 // upwardUses are the uses of a higher layer, as user: used. A Context refers to the channel that
 // its CQs share, and to its provider, whose methods have configurations and requests as
-// parameters. An id refers to the SyncID or the channel that reads its events.
+// parameters. An id refers to the SyncID or the channel that reads its events. In rdma, one
+// queue carries the messages, calls and accesses to memory of a Conn, and the leader handles the
+// completions of all of them.
 var upwardUses = map[string][]string{
 	"uverbs": {
 		"context: cq_channel", // the default completion channel
@@ -55,6 +88,55 @@ var upwardUses = map[string][]string{
 	},
 	"cm": {
 		"id: destination", // of its events
+	},
+	"provider/mlx5": {
+		"env: size",                // rounds up
+		"views_unsafe: cq",         // views of its ring
+		"views_unsafe: send_queue", // likewise
+		"wqe: send_queue",          // fills its tables of the fast path
+		"table: rq",                // the queues in a table
+		"table: srq",               // likewise
+		"table: send_queue",        // likewise
+		"table: frame",             // likewise
+		"context: frame",           // how much of a frame a request has
+		"context: reservedqpn",     // those of the context
+		"cq: poll",                 // the index that no queue has
+		"rq: qp",                   // methods of a QP
+		"send_batch: qp",           // likewise
+		"send_fast_unsafe: qp",     // likewise
+		"frame: qp",                // likewise
+		"frame: outoforder",        // queries the device
+		"srq: watched",             // the SRQ that a program gets
+		"pollany: purge",           // whether a CQE is about a receive
+		"outoforder: lagport",      // an attribute of the device
+		"outoforder: ratelimit",    // likewise
+	},
+	"rdma": {
+		"options: state",     // Trace has a Conn
+		"state: message",     // that has arrived
+		"state: budget",      // of the listener
+		"state: region",      // the shares that Close ends
+		"buffer: budget",     // released with its Buffer
+		"buffer: recv",       // the slot of a message
+		"wait: call",         // whether a call can be posted
+		"flow: cancel",       // sent with the credits
+		"send: onesided",     // checks of Buffers, operations that the same queue completes
+		"offer: region",      // the window of an offer
+		"incoming: onesided", // a READ fetches the message
+		"incoming: call",     // a large reply
+		"recv: call",         // a call or reply that has arrived
+		"recv: cancel",       // likewise
+		"end: call",          // which the end of a Conn ends
+		"end: cancel",        // likewise
+	},
+	"rsocket": {
+		"errors: conn",          // the addresses in an error
+		"conn: mapping",         // which Close closes
+		"recv: mapping",         // one that the peer has sent
+		"wait: io",              // whether reading or writing has ended
+		"packet: packetroute",   // the goroutine that ListenPacket starts
+		"packet: packetcontact", // likewise
+		"packet: packetio",      // what has arrived, and the limit of a write
 	},
 }
 
