@@ -85,8 +85,7 @@ func (c *Conn) wait(s *side, n need, amount uint64) error {
 			return nil
 		case c.waiters.Leader() == nil && c.poll():
 			// The timer of a deadline and Close have their turn, even if a peer sends without end.
-			c.unlock()
-			c.mu.Lock()
+			c.waiters.Relock()
 		default:
 			_ = c.waiters.Wait(context.Background(), &s.Waiter) // handle returns no error
 		}

@@ -7,6 +7,7 @@
 //     on, or waits again.
 //   - A goroutine that releases the lock wakes the waiter that is next: of those that can go on, the one whose turn
 //     comes first. If none can, and there is no leader, it is the one whose turn comes first of all, which then leads.
+//   - A call that releases the lock only to let others have it leads after that, or wakes one at its end: see Relock.
 //   - It wakes one, and none while a woken waiter is on its way, which wakes the next when it releases the lock.
 //   - It interrupts the leader if what that waits for has become available without a completion.
 //
@@ -52,6 +53,7 @@ type Waiters struct {
 	asleep      [MaxNeeds][]*Waiter // by need, in the order of turns
 	sleepers    int
 	woken       int // waiters that were woken and do not have the lock yet
+	relocking   int // calls in Relock
 }
 
 // A Waiter is a call that waits. Need and Turn do not change while it does.
@@ -141,6 +143,15 @@ func (ws *Waiters) remove(w *Waiter) {
 	ws.sleepers--
 }
 
+// Relock releases the lock and acquires it again, so that others have it meanwhile. No waiter is woken to lead: the
+// caller does that next, or wakes one when it releases the lock.
+func (ws *Waiters) Relock() {
+	ws.relocking++
+	ws.Unlock()
+	ws.Lock()
+	ws.relocking--
+}
+
 // Pass wakes the waiter that is next, unless a woken one is on its way. It interrupts the leader if that can go on:
 // what it waits for has become available without a completion.
 func (ws *Waiters) Pass() {
@@ -172,7 +183,7 @@ func (ws *Waiters) wakeNext() {
 			ready = w
 		}
 	}
-	if ready == nil && ws.leader == nil {
+	if ready == nil && ws.leader == nil && ws.relocking == 0 {
 		ready = first // to lead
 	}
 	ws.Wake(ready)

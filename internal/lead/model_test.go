@@ -24,6 +24,10 @@ func TestAllInterleavings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, s := range scenarios() {
 			states += explore(t, s)
+			if len(s.calls) < 4 { // more take seconds
+				s.polls = true
+				states += explore(t, s)
+			}
 		}
 	})
 	t.Logf("%d states", states)
@@ -33,6 +37,7 @@ func TestAllInterleavings(t *testing.T) {
 type scenario struct {
 	calls  string // each is one that waits for (o) its own completion, or for (c) a credit
 	events []event
+	polls  bool // calls poll before they wait, and release the lock if there was something
 }
 
 type event struct {
@@ -54,10 +59,10 @@ func scenarios() (all []scenario) {
 		}
 		for i := range calls {
 			leave := []event{{"cancel", i}, {"expire", (i + 1) % len(calls)}}
-			all = append(all, scenario{calls, append(leave, gets[:min(len(calls), 2)]...)})
-			all = append(all, scenario{calls, append(leave, gets[0], event{"close", 0})})
+			all = append(all, scenario{calls: calls, events: append(leave, gets[:min(len(calls), 2)]...)})
+			all = append(all, scenario{calls: calls, events: append(leave, gets[0], event{"close", 0})})
 			if strings.Contains(calls, "c") {
-				all = append(all, scenario{calls, append(leave, event{"give", 0})})
+				all = append(all, scenario{calls: calls, events: append(leave, event{"give", 0})})
 			}
 		}
 	}
@@ -101,6 +106,7 @@ type model struct {
 	t      *testing.T
 	ws     Waiters
 	calls  []*call
+	polls  bool // as in scenario
 	events []event
 	log    []string
 
@@ -137,6 +143,7 @@ const (
 	sleeps   place = "sleeps"
 	woken    place = "was woken" // and acquires the lock
 	leaves   place = "leaves"    // its ctx has ended while it slept: it acquires the lock
+	relocks  place = "relocks"   // it acquires the lock
 	returned place = "has returned"
 )
 
@@ -148,7 +155,7 @@ const (
 var errClosed, errExpired = errors.New("closed"), errors.New("expired")
 
 func newModel(t *testing.T, s scenario) *model {
-	m := &model{t: t, events: slices.Clone(s.events), goroutines: map[string]*call{}}
+	m := &model{t: t, polls: s.polls, events: slices.Clone(s.events), goroutines: map[string]*call{}}
 	m.ws = Waiters{Lock: m.lock, Unlock: func() { m.ws.Pass() }, Poll: m.poll, Handle: m.handle, CQ: m,
 		Ready: func(need int) bool { return need == needCredit && m.credits > 0 }}
 	for i, kind := range s.calls {
@@ -180,6 +187,11 @@ func (c *call) run() {
 			c.result = errExpired
 		case c.ctx.Err() != nil:
 			c.result = c.ctx.Err()
+		case c.m.polls && c.m.ws.leader == nil && len(c.m.queue) > 0:
+			c.m.pollQueue()
+			c.result = c.m.handle(len(c.m.polled), nil)
+			c.at = relocks
+			c.m.ws.Relock()
 		default:
 			c.result = c.m.ws.Wait(c.ctx, &c.Waiter)
 		}
@@ -204,7 +216,7 @@ func goroutine() string {
 	return id
 }
 
-// lock is called when a call has polled, or no longer sleeps.
+// lock is called when a call has polled, no longer sleeps, or relocks.
 func (m *model) lock() {
 	m.mu.Lock()
 	c := m.goroutines[goroutine()]
@@ -212,6 +224,7 @@ func (m *model) lock() {
 	switch {
 	case c.at == polls:
 		c.at = polled
+	case c.at == relocks:
 	case c.asleep:
 		c.at = leaves
 	default:
@@ -226,7 +239,7 @@ func (m *model) poll(ctx context.Context) (int, error) {
 	c := m.calls[m.ws.leader.Turn]
 	c.at = polls
 	<-c.permit
-	m.polled, m.queue = m.queue, nil
+	m.pollQueue()
 	switch {
 	case len(m.polled) > 0:
 		return len(m.polled), nil
@@ -235,6 +248,8 @@ func (m *model) poll(ctx context.Context) (int, error) {
 	}
 	return 0, ctx.Err()
 }
+
+func (m *model) pollQueue() { m.polled, m.queue = m.queue, nil }
 
 // handle handles what has completed.
 func (m *model) handle(n int, err error) error {
@@ -262,7 +277,7 @@ func (m *model) choices() (all []event) {
 			if i == 0 || m.calls[i-1].at != begins {
 				all = append(all, event{"go on", i})
 			}
-		case polled, woken, leaves:
+		case polled, woken, leaves, relocks:
 			all = append(all, event{"go on", i})
 		case polls:
 			if len(m.queue) > 0 || m.interrupted || c.ctx.Err() != nil {
@@ -337,6 +352,9 @@ func (m *model) check(e event, before []*call) {
 		if c.at == returned && len(c.wake) > 0 {
 			m.t.Errorf("call %d has returned, and a wakeup remains for the next call with its Waiter", i)
 		}
+		if c.asleep && c.credit && m.credits > 0 && m.ws.woken == 0 {
+			m.t.Errorf("call %d is asleep and could go on", i)
+		}
 	}
 	if e.what != "go on" {
 		return // an interrupt and the end of a ctx wake their call
@@ -346,6 +364,9 @@ func (m *model) check(e event, before []*call) {
 			continue
 		}
 		leads := !w.credit || m.credits == 0
+		if leads && m.calls[e.call].at == relocks {
+			m.t.Errorf("call %d is woken to lead, which call %d does", w.Turn, e.call)
+		}
 		for i, c := range m.calls {
 			if c.at == sleeps && c.Turn < w.Turn && (leads || c.credit) {
 				m.t.Errorf("call %d is asleep, and call %d is woken before its turn", i, w.Turn)
