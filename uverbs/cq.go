@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,7 @@ type CQ struct {
 	endErr    atomic.Pointer[error] // what waits return: see endWaits
 
 	interrupted atomic.Bool // waits end: see interrupt
+	polling     polling
 }
 
 // CreateCQ creates a completion queue: ibv_create_cq(3). It returns [ErrInvalid] if the
@@ -73,10 +75,11 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	}
 	q := &CQ{queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()}}
 	q.object = object{ctx: c, life: q, kind: "CQ", rank: rankCQ}
+	newChannel := false
 	if !cfg.NoEvents {
 		if cfg.Channel == nil {
 			var err error
-			if cfg.Channel, err = c.commonChannel(); err != nil {
+			if cfg.Channel, newChannel, err = c.commonChannel(); err != nil {
 				return nil, err
 			}
 		}
@@ -88,6 +91,9 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	}
 	q.id = c.id(q)
 	if err := q.createWith(func() error { return q.create(&cfg) }); err != nil {
+		if newChannel {
+			err = errors.Join(err, c.dropChannel(q.channel))
+		}
 		return nil, err
 	}
 	q.usable.Store(true)

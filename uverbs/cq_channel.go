@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,6 @@ type CompChannel struct {
 	broken chan struct{} // closed when no more events can arrive
 	err    error         // the reason; set before broken is closed
 	record record
-	common bool // one of Context.channels
 
 	readToken chan struct{}      // contains a token while no goroutine reads: see read
 	reader    atomic.Pointer[CQ] // the queue whose waiter is the reader
@@ -39,9 +39,9 @@ type CompChannel struct {
 func (c *Context) CreateCompChannel() (*CompChannel, error) { return c.createChannel(false) }
 
 func (c *Context) createChannel(common bool) (*CompChannel, error) {
-	ch := &CompChannel{common: common, broken: make(chan struct{}), readToken: make(chan struct{}, 1), unwatch: func() {}}
+	ch := &CompChannel{broken: make(chan struct{}), readToken: make(chan struct{}, 1), unwatch: func() {}}
 	ch.readToken <- struct{}{}
-	ch.object = object{ctx: c, life: ch, kind: "completion channel", rank: rankChannel}
+	ch.object = object{ctx: c, life: ch, kind: "completion channel", rank: rankChannel, common: common}
 	if err := ch.createWith(ch.create); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ const maxCommon = 64
 
 // commonChannel returns the channel for a CQ that was created without one: one that no CQ uses, or else a new one, or
 // else one that the fewest CQs use.
-func (c *Context) commonChannel() (*CompChannel, error) {
+func (c *Context) commonChannel() (ch *CompChannel, isNew bool, err error) {
 	c.channelMu.Lock()
 	defer c.channelMu.Unlock()
 	var best *CompChannel
@@ -111,15 +111,26 @@ func (c *Context) commonChannel() (*CompChannel, error) {
 		}
 	}
 	if least == 0 || len(c.channels) == maxCommon {
-		return best, nil
+		return best, false, nil
 	}
-	ch, err := c.createChannel(true)
+	ch, err = c.createChannel(true)
 	switch {
 	case err == nil:
 		c.channels = append(c.channels, ch)
-		return ch, nil
+		return ch, true, nil
 	case best != nil: // no descriptor is left, or what is wrong makes the creation of the CQ fail
-		return best, nil
+		return best, false, nil
 	}
-	return nil, err
+	return nil, false, err
+}
+
+// dropChannel closes a new channel whose CQ could not be created, unless another CQ uses it.
+func (c *Context) dropChannel(ch *CompChannel) error {
+	c.channelMu.Lock()
+	defer c.channelMu.Unlock()
+	if ch.userCount() > 0 {
+		return nil
+	}
+	c.channels = slices.DeleteFunc(c.channels, func(other *CompChannel) bool { return other == ch })
+	return ch.Close()
 }

@@ -61,6 +61,7 @@ type object struct {
 	// external says that Close destroys nothing in the kernel: the object belongs to another
 	// Context, or is known only to this process.
 	external bool
+	common   bool // the Context has created it for others: it does not count as in use
 	ticket   *leak.Ticket
 
 	parents    []*object
@@ -365,8 +366,7 @@ func (c *Context) inUse(but []hasObject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o := range c.objects.all {
-		ch, ok := o.life.(*CompChannel)
-		if !(ok && ch.common) && !slices.ContainsFunc(but, func(b hasObject) bool { return o == b.asObject() }) {
+		if !o.common && !slices.ContainsFunc(but, func(b hasObject) bool { return o == b.asObject() }) {
 			return true
 		}
 	}
