@@ -67,6 +67,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if err != nil {
 		return err
 	}
+	c.cq.SetPolling(c.options.Polling)
 	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
 	c.initReceives(qp.MaxRecvWR)
 	return c.allocReceives(receives)

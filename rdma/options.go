@@ -56,6 +56,10 @@ type Options struct {
 	// negative for not at all. If it passes before, Close returns [ErrUndelivered].
 	Linger time.Duration
 
+	// Polling is how long a call that waits polls before it sleeps: see [uverbs.CQ.SetPolling]. If it is 0, the library
+	// chooses; if it is negative, calls sleep at once.
+	Polling time.Duration
+
 	// Logger receives a record at level debug for each connection that begins or ends, and at level
 	// warn for each peer that breaks the protocol. Nil stands for none.
 	Logger *slog.Logger

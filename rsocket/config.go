@@ -35,8 +35,8 @@ type Config struct {
 	// Mappings is how many regions the peer may map for WriteAt: 0 by default (file iomap_size), at most
 	// 32512.
 	Mappings int
-	// Polling is how long a call polls before it sleeps: 10 µs by default (file polling_time), negative for
-	// not at all. Polling costs the time of a CPU and saves that of being woken.
+	// Polling is how long a call polls before it sleeps: see [uverbs.CQ.SetPolling]. Negative stands for not at all. By
+	// default, it is what file polling_time says, or else the library chooses.
 	Polling time.Duration
 
 	// KeepAlive is how often this side asks the device of the peer for a sign of life while nothing else is
@@ -83,7 +83,7 @@ func (c *Config) complete() (*Config, error) {
 	full.SendQueue = orDefault(full.SendQueue, d.SendQueue)
 	full.Inline = max(orDefault(full.Inline, d.Inline), 0)
 	full.Mappings = orDefault(full.Mappings, d.Mappings)
-	full.Polling = max(orDefault(full.Polling, d.Polling), 0)
+	full.Polling = orDefault(full.Polling, d.Polling)
 	full.KeepAlive = orDefault(full.KeepAlive, defaultKeepAlive)
 	for _, f := range []struct {
 		name          string
@@ -145,7 +145,14 @@ func readDefaults(dir string) Config {
 		SendBuffer: number("wmem_default", 1<<17, minBuffer, maxBuffer),
 		Mappings:   number("iomap_size", 0, 0, maxMappings),
 	}
-	c.Polling = time.Duration(number("polling_time", 10, 0, math.MaxInt32)) * time.Microsecond
+	const absent = -1
+	switch us := number("polling_time", absent, 0, math.MaxInt32); us {
+	case absent:
+	case 0:
+		c.Polling = -1
+	default:
+		c.Polling = time.Duration(us) * time.Microsecond
+	}
 	return c
 }
 

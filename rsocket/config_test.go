@@ -15,8 +15,7 @@ import (
 // numbers below it. Where rdma-core wraps numbers that are too large or negative, the largest number or the default is
 // used.
 func TestReadDefaults(t *testing.T) {
-	def := Config{RecvBuffer: 1 << 17, SendBuffer: 1 << 17, RecvQueue: 384, SendQueue: 384, Inline: 64,
-		Polling: 10 * time.Microsecond}
+	def := Config{RecvBuffer: 1 << 17, SendBuffer: 1 << 17, RecvQueue: 384, SendQueue: 384, Inline: 64}
 	for _, f := range []struct {
 		name, content string
 		want          func(c *Config)
@@ -43,7 +42,7 @@ func TestReadDefaults(t *testing.T) {
 		{"inline_default", "0", func(c *Config) { c.Inline = 0 }},
 		{"inline_default", "016", func(c *Config) { c.Inline = 16 }},
 		{"iomap_size", "128", func(c *Config) { c.Mappings = 128 }},
-		{"polling_time", "0", func(c *Config) { c.Polling = 0 }},
+		{"polling_time", "0", func(c *Config) { c.Polling = -1 }},
 		{"polling_time", "500", func(c *Config) { c.Polling = 500 * time.Microsecond }},
 		{"wake_up_interval", "100", func(*Config) {}}, // calls that wait are always woken
 	} {
@@ -81,7 +80,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	c, err := (&Config{RecvBuffer: 4097, Inline: -1, Polling: -1, Mappings: 1000}).complete()
-	if err != nil || c.RecvBuffer != 4098 || c.Inline != 0 || c.Polling != 0 || c.Mappings != 768 {
+	if err != nil || c.RecvBuffer != 4098 || c.Inline != 0 || c.Polling != -1 || c.Mappings != 768 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

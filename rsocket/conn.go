@@ -74,6 +74,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: sends + receives}); err != nil {
 		return err
 	}
+	c.cq.SetPolling(c.config.Polling)
 	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
 	qp.MaxSendWR, qp.MaxRecvWR, qp.MaxSendSGE, qp.MaxInline = sends, receives, 2, c.config.Inline
 	c.initSends(sends)

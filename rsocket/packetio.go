@@ -42,7 +42,6 @@ func (p *PacketConn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) 
 
 // read returns the next datagram. The caller holds p.reader.lock.
 func (p *PacketConn) read(b []byte) (int, netip.AddrPort, error) {
-	var start time.Time // of polling without a result
 	for {
 		early, qps, err := p.readable()
 		switch {
@@ -57,11 +56,7 @@ func (p *PacketConn) read(b []byte) (int, netip.AddrPort, error) {
 		case from.IsValid():
 			return n, from, nil
 		case found:
-		case p.config.Polling == 0 || len(qps) == 0:
-			err = p.sleepReader(qps)
-		case start.IsZero():
-			start = time.Now()
-		case time.Since(start) >= p.config.Polling:
+		default:
 			err = p.sleepReader(qps)
 		}
 		if err != nil {

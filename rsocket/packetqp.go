@@ -73,6 +73,8 @@ func (q *packetQP) setUp(config *Config) error {
 		return err
 	}
 	q.qp, q.sendCQ, q.recvCQ = q.id.QP(), q.id.SendCQ(), q.id.RecvCQ()
+	q.sendCQ.SetPolling(config.Polling)
+	q.recvCQ.SetPolling(config.Polling)
 	q.inline = min(q.qp.Cap().MaxInline, datagramLen)
 	return q.allocate(sends, receives)
 }

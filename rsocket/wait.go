@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/lead"
 	"github.com/goverbs/goverbs/uverbs"
@@ -113,21 +112,7 @@ func (c *Conn) pollAll() {
 	}
 }
 
-// pollWait polls for as long as the configuration says, and then waits.
-func (c *Conn) pollWait(ctx context.Context) (int, error) {
-	if c.config.Polling > 0 {
-		for start := time.Now(); ; {
-			n, err := c.cq.Poll(c.wcs[:])
-			if n > 0 || err != nil {
-				return n, err
-			}
-			if c.waiters.Interrupted() || time.Since(start) >= c.config.Polling {
-				break
-			}
-		}
-	}
-	return c.cq.PollWait(ctx, c.wcs[:])
-}
+func (c *Conn) pollWait(ctx context.Context) (int, error) { return c.cq.PollWait(ctx, c.wcs[:]) }
 
 // handle handles n completions, and an error of polling, which ends the connection. The caller holds c.mu.
 func (c *Conn) handle(n int, err error) error {

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/verbs"
 )
 
-// Wait waits until a completion can be polled. Another goroutine may poll it first. A waiting
-// goroutine occupies no thread. The wait ends early with an error that matches ctx.Err() and
+// Wait waits until a completion can be polled. Another goroutine may poll it first. Wait polls the
+// queue for a short time if that is likely to suffice: see [CQ.SetPolling]. Then it sleeps, and
+// occupies no thread. The wait ends early with an error that matches ctx.Err() and
 // context.Cause(ctx), or with [ErrClosed] if the queue is closed. If the device is gone or the queue
 // has overrun, Wait returns nil: polls return the completions that remain, and then
 // [ErrDeviceGone] or [ErrCQOverrun].
@@ -21,6 +23,7 @@ func (q *CQ) Wait(ctx context.Context) error {
 	}
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
+	q.poll(ctx)
 	woken := false
 	for {
 		if done, err := q.checkReady(); done || err != nil {
@@ -35,6 +38,12 @@ func (q *CQ) Wait(ctx context.Context) error {
 		woken = true
 	}
 }
+
+// SetPolling sets how long [CQ.Wait] and [CQ.PollWait] poll before they sleep. With 0, as at first, the library
+// chooses: a wait polls for up to 20 µs if the last one that polled found a completion, and now and then otherwise. If
+// d is negative, waits do not poll. A wait that polls lets other goroutines run, and ends for the same reasons as one
+// that sleeps.
+func (q *CQ) SetPolling(d time.Duration) { q.polling.set.Store(int64(d)) }
 
 // PollWait polls, and waits until there is at least one completion. The wait ends early as that
 // of [CQ.Wait] does. PollWait also returns the errors of [CQ.Poll], and [ErrInvalid] if wcs is
@@ -101,9 +110,8 @@ func (q *CQ) interrupt(on bool) {
 	}
 }
 
-// checkReady reports whether the queue has a completion. If not, it arms the queue: the next
-// completion raises an event, so a waiter that was woken in vain does not have to wake another.
-func (q *CQ) checkReady() (ready bool, err error) {
+// look reports whether the queue has a completion, or why a wait must end otherwise.
+func (q *CQ) look() (ready bool, err error) {
 	if ready, err := q.ready(); ready || err != nil {
 		return ready, err
 	}
@@ -116,10 +124,45 @@ func (q *CQ) checkReady() (ready bool, err error) {
 		}
 		return false, *over
 	}
+	return false, nil
+}
+
+// checkReady looks at the queue. If there is nothing, it arms the queue: the next completion
+// raises an event, so a waiter that was woken in vain does not have to wake another.
+func (q *CQ) checkReady() (ready bool, err error) {
+	if ready, err := q.look(); ready || err != nil {
+		return ready, err
+	}
 	if err := q.goneIsNoError(q.Arm(false)); err != nil {
 		return false, err
 	}
 	return q.ready() // completions before Arm raise no event
+}
+
+// poll polls until there is a completion, the wait must end, or polling is no longer worth while. The caller looks at
+// the queue next.
+func (q *CQ) poll(ctx context.Context) {
+	most := q.polling.time()
+	if most == 0 {
+		return
+	}
+	start := time.Now()
+	for i := 1; ; i++ {
+		if ready, err := q.look(); ready || err != nil {
+			q.polling.done(ready)
+			return
+		}
+		if i%pollsPerLook != 0 {
+			continue
+		}
+		if time.Since(start) >= most || received(ctx.Done()) || i >= mostPolls && most == chosenPolling {
+			q.polling.done(false)
+			return
+		}
+		if i%(pollsPerLook*looksPerYield) == 0 {
+			runtime.Gosched()
+		}
+	}
 }
 
 func (q *CQ) park(ctx context.Context) error {

@@ -25,7 +25,7 @@ var fileLayers = map[string][]fileLayer{
 		{"memory, addresses and work requests",
 			"pd_td pd pd_parent mr_registration mem_alloc mr mr_explain mr_rereg mr_null mr_dmabuf dm mr_advise mw grh " +
 				"ah wr"},
-		{"completions", "cq cq_channel queue_race_unsafe cq_wait cq_resize cq_moderate"},
+		{"completions", "cq_polling cq cq_channel queue_race_unsafe cq_wait cq_resize cq_moderate"},
 		{"receive queues that are objects: SRQs", "srq_xrcd srq"},
 		{"QPs", "qp_createflags qp_config qp_queueless qp qp_ece qp_modify qp_mcast mw_bind qp_close qp_create qp_xrc " +
 			"qp_batch qp_batch_unsafe qp_completions qp_drain qp_dataorder"},
@@ -81,8 +81,7 @@ var fileLayers = map[string][]fileLayer{
 // completions of all of them.
 var upwardUses = map[string][]string{
 	"uverbs": {
-		"context: cq_channel", // the default completion channel
-		"object: cq_channel",  // it does not count as in use
+		"context: cq_channel", // the channels of its CQs
 		"provider: wr",        // the types of the provider's interfaces
 		"provider: qp_config", // likewise
 	},

@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/verbs"
@@ -29,8 +28,7 @@ import (
 // MaxNeeds is how many things the waiters of a connection may wait for.
 const MaxNeeds = 8
 
-// Waiters are the calls that wait for completions of a CQ. The caller of a method other than Interrupted holds the
-// lock.
+// Waiters are the calls that wait for completions of a CQ. The caller of a method holds the lock.
 type Waiters struct {
 	// These fields are set before the first call.
 
@@ -49,7 +47,7 @@ type Waiters struct {
 	Ready func(need int) bool
 
 	leader      *Waiter
-	interrupted atomic.Bool         // the leader's poll is to end
+	interrupted bool                // the leader's poll is to end
 	asleep      [MaxNeeds][]*Waiter // by need, in the order of turns
 	sleepers    int
 	woken       int // waiters that were woken and do not have the lock yet
@@ -85,8 +83,8 @@ func (ws *Waiters) lead(ctx context.Context, w *Waiter) (ended error) {
 	n, err := ws.Poll(ctx)
 	ws.Lock()
 	ws.leader = nil
-	if ws.interrupted.Load() {
-		ws.interrupted.Store(false)
+	if ws.interrupted {
+		ws.interrupted = false
 		verbs.Interrupt(ws.CQ, false)
 	}
 	switch {
@@ -211,13 +209,11 @@ func (ws *Waiters) WakeAll() {
 // Interrupt makes w return from Wait, whether it leads or is asleep.
 func (ws *Waiters) Interrupt(w *Waiter) {
 	ws.Wake(w)
-	if w != nil && w == ws.leader && !ws.interrupted.Swap(true) {
+	if w != nil && w == ws.leader && !ws.interrupted {
+		ws.interrupted = true
 		verbs.Interrupt(ws.CQ, true)
 	}
 }
-
-// Interrupted reports whether Poll is to return. Poll calls it if it does not only wait for the CQ.
-func (ws *Waiters) Interrupted() bool { return ws.interrupted.Load() }
 
 // Leader returns the leader, or nil. There is none while completions are handled.
 func (ws *Waiters) Leader() *Waiter { return ws.leader }
