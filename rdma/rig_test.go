@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/sim/exampletest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/verbstest"
@@ -163,5 +162,5 @@ func TestMain(m *testing.M) {
 	if onKernel {
 		os.Exit(m.Run())
 	}
-	os.Exit(exampletest.OnMachine(m).Run())
+	os.Exit(verbstest.Main(m))
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/sim/exampletest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
@@ -142,5 +141,5 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	replaceUDP(&udpNetwork{sockets: map[netip.AddrPort]*udpSocket{}}, netip.MustParseAddr("192.0.2.1")) // for examples
-	os.Exit(exampletest.OnMachine(m).Run())
+	os.Exit(verbstest.Main(m))
 }

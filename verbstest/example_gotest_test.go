@@ -3,8 +3,8 @@ package verbstest_test
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/sim/exampletest"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // goTest runs a test, and prints what it reports.
-func goTest(test func(testing.TB)) { exampletest.Test(test) }
+func goTest(test func(testing.TB)) { verbstest.GoTest(test) }

@@ -21,7 +21,6 @@ var layers = []struct {
 	{"internal/uapi", nil},
 	{"internal/leak", nil},
 	{"internal/sim/leaktest", []string{"internal/leak"}},
-	{"internal/sim/exampletest", []string{"verbstest"}},
 	{"internal/noescape", nil},
 	{"internal/sim/failtest", nil},
 	{"internal/getopt", nil},

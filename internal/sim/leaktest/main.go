@@ -17,19 +17,22 @@ import (
 // exitLeaked distinguishes a leak from a failed test.
 const exitLeaked = 99
 
-// Main is a TestMain, whose m is a *testing.M. It runs the tests with leak tracking on and exits, with
-// code 99 if the tests pass but leak.
-func Main(m interface{ Run() int }) {
+// Main is a TestMain, whose m is a *testing.M. It exits with the result of [Run].
+func Main(m interface{ Run() int }) { os.Exit(Run(m.Run)) }
+
+// Run calls a function that runs tests, with leak tracking on. It returns the function's result, or 99 if the tests
+// pass but leak.
+func Run(tests func() int) int {
 	leak.Enable()
 	before := descriptors()
-	code := m.Run()
+	code := tests()
 	if report := check(before); report != "" {
 		fmt.Fprint(os.Stderr, report)
 		if code == 0 {
 			code = exitLeaked
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 func check(before map[string]string) string {
@@ -95,7 +98,7 @@ func strays() string {
 	for {
 		var left []string
 		for _, g := range goroutines() {
-			if strings.Contains(g, "github.com/goverbs/goverbs/") && !strings.Contains(g, "leaktest.Main") {
+			if strings.Contains(g, "github.com/goverbs/goverbs/") && !strings.Contains(g, "leaktest.Run(") {
 				left = append(left, g)
 			}
 		}

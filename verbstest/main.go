@@ -1,49 +1,43 @@
-// Package exampletest lets examples run in memory: go test passes no testing.T to an example, which package verbstest
-// needs.
-package exampletest
+package verbstest
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/goverbs/goverbs/verbstest"
 )
 
-// OnMachine returns m, a *testing.M, for a TestMain: examples run on a machine in memory with the address 192.0.2.1.
-// The goroutines of tests are not put on it: while a test has a machine, they are on that one or on none.
-func OnMachine(m interface{ Run() int }) interface{ Run() int } { return onMachine{m} }
+// Main runs the tests and the examples of a package, for its TestMain, and returns the exit code:
+//
+//	func TestMain(m *testing.M) { os.Exit(verbstest.Main(m)) }
+//
+// Go test passes no testing.T to examples. With Main, they run on a machine with the address 192.0.2.1. If they break
+// a [Rule], or RDMA objects remain after the last of them, Main prints a report to standard error and returns 1. It
+// does not report goroutines.
+//
+// Tests create their own machines. The goroutines of a test that has one are on that machine or on none. Those of a
+// test without one are on the machine of the examples.
+func Main(m *testing.M) int { return onMachine(m.Run, os.Stderr) }
 
-type onMachine struct{ m interface{ Run() int } }
-
-func (o onMachine) Run() (code int) {
-	t := run(func(t testing.TB) {
-		verbstest.NewNetwork(t).Machine()
-		code = o.m.Run()
+// onMachine calls run while there is a machine. The calling goroutine is not put on it: goroutines that tests start
+// outside of Machine.Run would be on it too.
+func onMachine(run func() int, report io.Writer) (code int) {
+	t := runTest(func(t testing.TB) {
+		NewNetwork(t).Machine()
+		code = run()
 	})
-	if fmt.Fprint(os.Stderr, t.log.String()); t.failed && code == 0 {
+	if fmt.Fprint(report, t.log.String()); t.failed && code == 0 {
 		return 1
 	}
 	return code
 }
 
-// Test calls a function as go test calls a test, and prints what it has logged and its result.
-func Test(f func(t testing.TB)) {
-	t := run(f)
-	fmt.Print(t.log.String())
-	if t.failed {
-		fmt.Println("FAIL")
-	} else {
-		fmt.Println("PASS")
-	}
-}
-
-// A test has the methods of a testing.T that package verbstest calls. Others panic.
+// A test has the methods of a testing.T that this package and its examples call. Others panic.
 type test struct {
 	testing.TB
 	ctx      context.Context
@@ -53,8 +47,8 @@ type test struct {
 	cleanups []func()
 }
 
-// run calls f, then its cleanups, each in a goroutine that FailNow may end.
-func run(f func(t testing.TB)) *test {
+// runTest calls f, then its cleanups, each in a goroutine that FailNow may end.
+func runTest(f func(t testing.TB)) *test {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &test{ctx: ctx}
 	t.call(func() { f(t) })
