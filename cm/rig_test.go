@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -132,22 +133,9 @@ func (r *rig) openings() int {
 	return len(r.loops)
 }
 
-// check ends the test if err is not nil.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
-// good returns the value of a call that must succeed.
-func good[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+func good[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // is reports an error that does not match all of the targets.
 func is(t testing.TB, what string, err error, targets ...error) {

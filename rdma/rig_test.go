@@ -7,34 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
+var (
+	check   = errtest.Check
+	isError = errtest.Is
+)
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func isError(t testing.TB, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("the error is %v, want %v", err, want)
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 func limit(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -1,41 +1,24 @@
 package rsocket_test
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
+var (
+	check   = errtest.Check
+	isError = errtest.Is
+)
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func isError(t testing.TB, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("the error is %v, want %v", err, want)
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // onKernel reports whether the tests run on the device that GOVERBS_DEVICE names, instead of on machines in memory.
 var onKernel = os.Getenv("GOVERBS_DEVICE") != ""

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -52,22 +53,9 @@ func (r *rig) open(t testing.TB) (*Context, error) {
 	return newContext(r.k.Open(t, "uverbs0"), Device{Name: "fake0", Ports: len(r.k.Ports), DriverID: fakeDriver}, r.p)
 }
 
-// check ends the test if there is an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
-// good returns the value of a call that must succeed.
-func good[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+func good[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // A bundle has the objects that most tests need: PD, memory, CQ, and a QP in RTS.
 type bundle struct {

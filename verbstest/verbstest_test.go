@@ -3,6 +3,7 @@ package verbstest_test
 import (
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
@@ -10,20 +11,9 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // TestFindDevice checks that a program finds and opens the machine's device.
 func TestFindDevice(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,9 +41,4 @@ func fake(t testing.TB, k kernelFunc) (f *rdmacm.File, ready *os.File) {
 	return f, ready
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = errtest.Check

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -184,20 +185,9 @@ func zero(b []byte) bool {
 	return true
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
-func good[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+func good[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // Import implements driver.Importer.
 func (d softDriver) Import(dev *ioctl.Device, query driver.Command) (provider.Context, error) {

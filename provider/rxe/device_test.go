@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -179,12 +180,7 @@ type benchRig struct {
 	cq *uverbs.CQ
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
 func newBenchRig(t testing.TB) *benchRig {
 	ctx, err := uverbs.Open(deviceName(t))

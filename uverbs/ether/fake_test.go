@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -52,22 +53,9 @@ func (r *rig) open(t testing.TB) {
 // refuse makes the kernel refuse commands.
 func (r *rig) refuse(commands map[string]unix.Errno) { r.k.Set(func() { r.k.Refuse = commands }) }
 
-// check ends the test if there is an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
-// good returns the value of a call that must succeed.
-func good[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+func good[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 func second[T any](_ T, err error) error { return err }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/internal/program"
 	"github.com/goverbs/goverbs/cmd/internal/program/programtest"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
 )
@@ -33,22 +34,9 @@ type rig struct {
 	proxy        *programtest.Run
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
+var check = errtest.Check
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // directions runs a test with the client, and then the server, on an rsocket.
 func directions(t *testing.T, options string, f func(t *testing.T, r *rig)) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -83,20 +84,9 @@ func device(t *testing.T, pd *uverbs.PD, cfg uverbs.QPConfig) *Rig {
 		Mem: mr.Bytes(), Addr: mr.Addr(), LKey: mr.LKey(), RKey: mr.RKey()}
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+var check = errtest.Check
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // A deviceQP implements provider.QP with a uverbs.QP.
 type deviceQP struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/rdmacm"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -42,12 +43,7 @@ func open(t *testing.T, k *rdmacmtest.Kernel) *rdmacm.File {
 	return f
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = errtest.Check
 
 func want(t *testing.T, what string, err error, errno unix.Errno) {
 	t.Helper()

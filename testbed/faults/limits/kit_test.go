@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/leak"
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
@@ -24,20 +25,9 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // patience is the limit of every wait.
 const patience = 30 * time.Second
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = errtest.Check
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 func limited(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
