@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,7 +51,7 @@ type slot[S any] struct {
 	mu      sync.Mutex
 	link    *link[S]
 	closed  bool
-	failed  []*Conn // whose Close has failed
+	conns   []*Conn // all that are not released
 }
 
 // A backoff says when a slot may connect.
@@ -93,6 +94,8 @@ func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
 // messages which f has sent, also in an earlier call: use Call for what has to arrive. Do does not try again after an
 // error that another attempt would also return, and says so: there is no device, the server speaks other versions of
 // the protocol ([ErrVersion]), another protocol ([ErrProtocol]), or does not know the client ([ErrUnauthenticated]).
+// Do also returns the error of a connection that has ended and cannot be released. Further calls try to release it
+// again before they connect.
 func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	_, err := cl.do(ctx, f)
 	return err
@@ -155,6 +158,9 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 		if err := cl.pause(ctx, &s.backoff); err != nil {
 			return nil, err
 		}
+		if err := s.releaseAgain(); err != nil {
+			return nil, fmt.Errorf("release the connection before: %w", err)
+		}
 		c, v, err := cl.connect(ctx, s)
 		switch {
 		case err == nil || mayPass(err):
@@ -212,7 +218,10 @@ func (cl *Client[S]) connect(ctx context.Context, to *slot[S]) (c *Conn, s S, er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
-	if c, err = Dial(ctx, cl.addr, &cl.options.Options); err != nil || cl.options.Setup == nil {
+	if c, err = Dial(ctx, cl.addr, &cl.options.Options); err != nil {
+		return nil, s, err
+	}
+	if err = to.add(c); err != nil || cl.options.Setup == nil {
 		return c, s, err
 	}
 	if s, err = cl.options.Setup(ctx, c); err != nil {
@@ -275,16 +284,27 @@ func (s *slot[S]) current() (*link[S], error) {
 	return s.link, nil
 }
 
-// set assigns a new connection to the slot, for one user.
+// add adds a new connection to the slot, or ends it if the client is closed.
+func (s *slot[S]) add(c *Conn) error {
+	s.mu.Lock()
+	s.conns = append(s.conns, c)
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return errors.Join(net.ErrClosed, s.end(c))
+	}
+	return nil
+}
+
+// set makes a connection the one of the slot, for one user. After Close, which ends it, set returns an error.
 func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 	s.mu.Lock()
-	if !s.closed {
-		defer s.mu.Unlock()
-		s.link = &link[S]{c: c, s: v, users: 1}
-		return s.link, nil
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, net.ErrClosed
 	}
-	s.mu.Unlock()
-	return nil, errors.Join(net.ErrClosed, s.end(c))
+	s.link = &link[S]{c: c, s: v, users: 1}
+	return s.link, nil
 }
 
 // release ends the use of a link, and closes it if it has ended and has no other user.
@@ -295,15 +315,35 @@ func (s *slot[S]) release(l *link[S]) error {
 	return s.end(l.c)
 }
 
-// end closes a connection. If that fails, Close of the client tries again.
+// end closes a connection. If that fails, releaseAgain and Close of the client try again.
 func (s *slot[S]) end(c *Conn) error {
 	err := c.Close()
-	if c.isUnreleased() {
+	if !c.isUnreleased() {
 		s.mu.Lock()
-		s.failed = append(s.failed, c)
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		s.conns = slices.DeleteFunc(s.conns, func(other *Conn) bool { return other == c })
 	}
 	return err
+}
+
+// releaseAgain ends connections whose Close has failed. The slot does not connect while it returns an error, so that
+// their number is bounded.
+func (s *slot[S]) releaseAgain() error {
+	s.mu.Lock()
+	conns := slices.Clone(s.conns)
+	s.mu.Unlock()
+	return s.endAll(slices.DeleteFunc(conns, func(c *Conn) bool { return !c.isUnreleased() }))
+}
+
+// endAll ends connections, all at the same time.
+func (s *slot[S]) endAll(conns []*Conn) error {
+	errs := make([]error, len(conns))
+	var ending sync.WaitGroup
+	for i, c := range conns {
+		ending.Go(func() { errs[i] = s.end(c) })
+	}
+	ending.Wait()
+	return errors.Join(errs...)
 }
 
 // drop removes a user of a link, which may have ended, and reports whether the caller is to close it. Conn.Err may call
@@ -321,8 +361,9 @@ func (s *slot[S]) drop(l *link[S], ended bool) bool {
 	return l.ended && l.users == 0
 }
 
-// Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. The errors are those of
-// [Conn.Close]. After an error it may be called again. It is idempotent.
+// Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. If a call is closing a
+// connection that has ended, Close waits for it. The errors are those of [Conn.Close]. After an error it may be called
+// again. It is idempotent.
 func (cl *Client[S]) Close() error {
 	cl.end()
 	errs := make([]error, len(cl.slots))
@@ -334,18 +375,11 @@ func (cl *Client[S]) Close() error {
 	return errors.Join(errs...)
 }
 
-// close prevents further use of the slot, and closes its connections.
+// close prevents further use of the slot, and ends its connections. It waits for calls that are ending one.
 func (s *slot[S]) close() error {
 	s.mu.Lock()
-	conns := s.failed
-	if s.link != nil {
-		conns = append(conns, s.link.c)
-	}
-	s.closed, s.link, s.failed = true, nil, nil
+	s.closed, s.link = true, nil
+	conns := slices.Clone(s.conns)
 	s.mu.Unlock()
-	var errs []error
-	for _, c := range conns {
-		errs = append(errs, s.end(c))
-	}
-	return errors.Join(errs...)
+	return s.endAll(conns)
 }

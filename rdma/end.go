@@ -273,13 +273,11 @@ func (c *Conn) release() error {
 	return err
 }
 
-// releaseAgain is release for further calls of Close, after one whose release has failed.
+// releaseAgain is release for further calls of Close, after one whose release has failed. They try one after the other.
 func (c *Conn) releaseAgain() error {
-	c.mu.Lock()
-	again := c.unreleased
-	c.unreleased = false // other calls do not try at the same time
-	c.mu.Unlock()
-	if !again {
+	c.releasing.Lock()
+	defer c.releasing.Unlock()
+	if !c.isUnreleased() {
 		return nil
 	}
 	return c.release()

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -80,41 +81,124 @@ func TestRevokeTriesAgain(t *testing.T) {
 	}
 }
 
-// TestClientCloseTriesAgain has the end of a client's connection fail to release a completion queue, which a QP of the
-// program uses, in Close or before: a further call of Close releases it.
+// A busyClient is a client whose connection is used and cannot be released: a QP of the program uses its completion
+// queue.
+type busyClient struct {
+	*Client[int]
+	slot   *slot[int]
+	link   *link[int]
+	server *Conn
+	qp     *uverbs.QP
+}
+
+func newBusyClient(t *testing.T, o *Options) busyClient {
+	t.Helper()
+	clients, servers, _ := honestConns(t, 1, o, nil)
+	c := clients[0]
+	qp, err := c.cm.PD().CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: c.cq, MaxSendWR: 1})
+	good(t, qp, err)
+	cl := NewClient[int]("", nil)
+	s := &cl.slots[0]
+	l, err := s.set(c, 0)
+	return busyClient{cl, s, good(t, l, errors.Join(err, s.add(c))), servers[0], qp}
+}
+
+// endServer has the server end the connection. No call of the client has noticed it.
+func (cl *busyClient) endServer(t *testing.T) {
+	t.Helper()
+	if err := cl.server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-cl.link.c.cm.Disconnected()
+}
+
+// free checks that Close of the client releases the connection when that is possible.
+func (cl *busyClient) free(t *testing.T) {
+	t.Helper()
+	if err := cl.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := cl.Close(); err != nil {
+			t.Errorf("a further call of Close returns %v", err)
+		}
+	}
+	if _, err := cl.link.c.cq.Poll(make([]uverbs.WC, 1)); !errors.Is(err, uverbs.ErrClosed) {
+		t.Errorf("Poll of the completion queue returns %v", err)
+	}
+	if n := len(cl.slot.conns); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+// TestClientCloseTriesAgain has the end of a client's connection fail, in Close or before: a further call of Close
+// releases it.
 func TestClientCloseTriesAgain(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		clients, servers, _ := honestConns(t, 1, nil, nil)
-		c := clients[0]
-		qp, err := c.cm.PD().CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: c.cq, MaxSendWR: 1})
-		good(t, qp, err)
-		cl := NewClient[int]("", nil)
-		l, err := cl.slots[0].set(c, 0)
-		good(t, l, err)
+		cl := newBusyClient(t, nil)
 		end := cl.Close
 		if before {
-			if err := servers[0].Close(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Recv(bounded(t)); err == nil {
-				t.Fatal("the connection has not ended")
-			}
-			end = func() error { return cl.slots[0].release(l) }
+			cl.endServer(t)
+			end = func() error { return cl.slot.release(cl.link) }
 		}
 		if err := end(); !errors.Is(err, uverbs.ErrBusy) {
 			t.Errorf("the connection has ended before: %v: its Close returns %v, want ErrBusy", before, err)
 		}
-		if err := qp.Close(); err != nil {
-			t.Fatal(err)
+		cl.free(t)
+	}
+}
+
+// TestClientCloseDuringRelease closes a client while a call is closing the connection, which then fails: Close waits,
+// and returns the error too.
+func TestClientCloseDuringRelease(t *testing.T) {
+	cl := newBusyClient(t, nil)
+	c := cl.link.c
+	if err := c.Send(bounded(t), make([]byte, 100000)); err != nil {
+		t.Fatal(err)
+	}
+	if !cl.slot.drop(cl.link, true) {
+		t.Fatal("the connection has other users")
+	}
+	errs := make(chan error, 2)
+	go func() { errs <- cl.slot.end(c) }() // waits until the server has received the message
+	await(func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.closing })
+	go func() { errs <- cl.Close() }()
+	await(func() bool { _, err := cl.slot.current(); return err != nil })
+	m, err := cl.server.Recv(bounded(t))
+	good(t, m, err).Release()
+	for range 2 {
+		if err := <-errs; !errors.Is(err, uverbs.ErrBusy) {
+			t.Errorf("the error is %v, want ErrBusy", err)
 		}
-		for range 2 {
-			if err := cl.Close(); err != nil {
-				t.Errorf("a further call of Close returns %v", err)
-			}
+	}
+	cl.free(t)
+}
+
+func await(happened func() bool) {
+	for !happened() {
+		runtime.Gosched()
+	}
+}
+
+// TestClientReleasesFirst checks that a client does not connect again before it has released a connection whose Close
+// has failed.
+func TestClientReleasesFirst(t *testing.T) {
+	cl := newBusyClient(t, nil)
+	cl.endServer(t)
+	do := func() error { return cl.Do(bounded(t), nil) }
+	if err := cl.slot.release(cl.link); !errors.Is(err, uverbs.ErrBusy) {
+		t.Errorf("Close of the connection returns %v, want ErrBusy", err)
+	}
+	for range 2 {
+		if err := do(); !errors.Is(err, uverbs.ErrBusy) || len(cl.slot.conns) != 1 {
+			t.Errorf("Do returns %v, want ErrBusy; %d connections", err, len(cl.slot.conns))
 		}
-		if _, err := c.cq.Poll(make([]uverbs.WC, 1)); !errors.Is(err, uverbs.ErrClosed) {
-			t.Errorf("Poll of the completion queue returns %v", err)
-		}
+	}
+	if err := cl.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := do(); err == nil || errors.Is(err, uverbs.ErrBusy) || len(cl.slot.conns) != 0 {
+		t.Errorf("Do returns %v, want that of an address; %d connections", err, len(cl.slot.conns))
 	}
 }
 

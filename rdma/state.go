@@ -228,6 +228,7 @@ type ending struct {
 	done       chan struct{}           // closed when Close has ended
 	flushed    error                   // what Close returns of its wait for the peer, when it has ended
 	unreleased bool                    // Close has failed to release resources
+	releasing  sync.Mutex              // locked by further calls of Close, before mu
 	failed     tally                   // requests that have failed
 	unreceived int                     // messages that a peer which has closed the connection has not received
 }
