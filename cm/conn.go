@@ -35,8 +35,8 @@ type Options struct {
 	// PrivateData is sent to the peer with the request or with the acceptance.
 	// [ConnParam] has its maximum length. [Conn.SetPrivateData] replaces it.
 	PrivateData []byte
-	// Param has further parameters of the connection. PrivateData replaces that of
-	// Param.
+	// Param has further parameters of the connection. PrivateData replaces
+	// Param.PrivateData.
 	Param *ConnParam
 
 	// LocalAddr is the address to dial from. If it is the zero AddrPort, the routing
@@ -88,7 +88,7 @@ type Options struct {
 // ListenOptions configure a listener. Nil stands for the zero ListenOptions, and the zero value of each
 // field for its default.
 type ListenOptions struct {
-	// Options are those of each connection. ReuseAddr is that of the listener. The fields for dialing
+	// Options apply to each connection, ReuseAddr to the listener. The fields for dialing
 	// have no effect: LocalAddr, LocalIB, Paths, Timeout, ResolveTimeout and TOS.
 	Options
 
@@ -184,7 +184,7 @@ type Conn struct {
 }
 
 // setUp creates the QP and calls Prepare and Setup. It reports whether the error is
-// that of one of those two.
+// from Prepare or Setup.
 func (c *Conn) setUp(o *Options) (fromCaller bool, err error) {
 	c.id.setup.Store(&setupMRs{})
 	pd, err := c.choosePD(o)

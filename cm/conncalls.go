@@ -135,7 +135,7 @@ func (c *Conn) PostWriteImm(wrID uint64, f uverbs.SendFlags, raddr uint64, rkey,
 // Options.QP.SignalAll. If the status of the completion is an error, SendComp also
 // returns it as an error.
 //
-// After the end of the connection, the error of a flushed request matches that of
+// After the end of the connection, the error of a flushed request matches the error of
 // [Conn.Err], usually [ErrDisconnected], and [uverbs.WCWRFlushErr]. Once the queue is
 // empty, SendComp returns the error of Conn.Err without a completion. It returns
 // context.Cause(ctx) if ctx ends first, [ErrSharedCQ] if the caller has created the

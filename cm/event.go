@@ -35,7 +35,7 @@ const (
 	EventUser             EventType = 18
 )
 
-// eventInternal is what librdmacm writes to itself. Programs do not see it.
+// eventInternal is an event that librdmacm writes to itself. Programs do not see it.
 const eventInternal EventType = 19
 
 var eventNames = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST",
@@ -162,8 +162,8 @@ func (e *Event) lookupError() error {
 }
 
 // checkPeer is the advice if a peer does not reply to a request for a connection. A
-// device can also have failed: after an outage, that of rxe may send and receive no
-// requests any more, which doctor finds.
+// device can also have failed: rxe may send and receive no requests any more after an
+// outage, which doctor finds.
 const checkPeer = "check that it is up and that UDP port 4791 is open both ways, and run `doctor` on both machines"
 
 // explainStatus returns an explanation of an event's errno.

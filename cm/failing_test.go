@@ -27,7 +27,7 @@ func (all failures) kernel(name string, err error) {
 }
 
 // TestEveryFunctionFails checks that each exported function that returns an error fails in one of the calls below, and
-// that its comment, or that of a function that it refers to, lists the error.
+// that its comment, or the comment of a function that it refers to, lists the error.
 func TestEveryFunctionFails(t *testing.T) {
 	all := failures{}
 	for name, add := range map[string]func(*testing.T, failures){"closed": failClosed, "unbound": failUnbound,

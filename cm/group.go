@@ -19,8 +19,8 @@ type Group struct {
 }
 
 // JoinMulticast joins a group, an IPv4 or IPv6 address, in PSUDP. Options.LocalAddr
-// selects the interface. If it is not set, the routing table does. Of the other
-// Options, only QP, PD, Timeout and ResolveTimeout are used.
+// selects the interface. If it is not set, the routing table does. The other
+// Options that are used are QP, PD, Timeout and ResolveTimeout.
 //
 // Receives need room for [uverbs.GRHLen] bytes before the datagram. When the network
 // ends the membership, posted requests are flushed, and [Group.Disconnected] is

@@ -51,7 +51,7 @@ type handshakes struct {
 	arrivals uint64
 }
 
-// handshakeResult is what Accept returns.
+// handshakeResult has the results of Accept.
 type handshakeResult struct {
 	conn *Conn
 	err  error

@@ -306,7 +306,7 @@ func (id *ID) LocalAddr() netip.AddrPort {
 	return id.local
 }
 
-// RemoteAddr returns the address of the peer, as that of package net does: rdma_get_peer_addr(3),
+// RemoteAddr returns the address of the peer, as in package net: rdma_get_peer_addr(3),
 // rdma_get_dst_port(3).
 func (id *ID) RemoteAddr() netip.AddrPort {
 	id.attrMu.Lock()

@@ -15,7 +15,7 @@ import (
 //
 //	1 ID.mu: commands and the id's objects. It is held during commands, possibly for
 //	  as long as a SendBatch of the id's QP is open. A listener's is acquired before
-//	  that of the id of a request.
+//	  the one of a request's id.
 //	2 handshakes.mu (of a Listener), DeviceList.mu
 //	3 host, pumps
 //	4 ID.dest: the destination of the id's events

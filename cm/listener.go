@@ -179,7 +179,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 // Request waits for a connection request and returns it, so that the caller can
 // inspect the peer before accepting. Call exactly one of Accept, Reject and Close.
 // ListenOptions.ManualAccept must be set, so that the listener does not accept requests by
-// itself. Of the limits in ListenOptions, Backlog, MaxConns and MaxConnsPerPeer apply. Request
+// itself. Backlog, MaxConns and MaxConnsPerPeer of ListenOptions apply. Request
 // returns [uverbs.ErrInvalid] without ListenOptions.ManualAccept. Otherwise the errors are
 // those of [SyncID.GetRequest].
 func (l *Listener) Request(ctx context.Context) (*Request, error) {

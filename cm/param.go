@@ -32,7 +32,7 @@ type ConnParam struct {
 	RetryCount uint8
 	// RNRRetryCount is how often the peer's QP retransmits a message for which this side
 	// had no receive, 1 to 6, or 7 without limit. 0 stands for 7, NoRetry for none. The
-	// kernels exchange the values of both sides, and return that of the peer with the
+	// kernels exchange the values of both sides, and return the peer's with the
 	// attributes of RTS: see [ID.InitQPAttr]. uverbs.QPAttr.RNRRetryCount has it then.
 	//
 	// While rxe waits for a receive, its timer for acknowledgements keeps running:

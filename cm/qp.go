@@ -27,7 +27,7 @@ import (
 // establishment, they are negotiated with the peer: see [ID.SetLocalECE].
 //
 // The new QP is in state INIT, a UD QP in RTS. The library changes its state with
-// that of the connection. Use [uverbs.QP.Modify] only for other states.
+// the state of the connection. Use [uverbs.QP.Modify] only for other states.
 //
 // CreateQP returns [uverbs.ErrInvalid] if the id is not bound or has a QP, and for a
 // type, PD or SRQ that does not fit the id. It returns [uverbs.ErrClosed] after

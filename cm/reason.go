@@ -56,7 +56,7 @@ func refusalOf(err error) []byte {
 	return nil
 }
 
-// detailOf returns what the text of err adds to that of reason, which the client knows.
+// detailOf returns what the text of err adds to the text of reason, which the client knows.
 func detailOf(err, reason error) string {
 	text, known := err.Error(), kindText(reason)
 	if _, detail, found := strings.Cut(text, known); found {

@@ -19,7 +19,7 @@ func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
 
 // Accept accepts the connection and waits until the peer has confirmed it. If the
 // peer does not, this takes about 70 seconds unless ctx ends first. Nil options
-// stand for those of the listener. Any error, including that of ctx, ends the
+// stand for the listener's. Any error, including the one of ctx, ends the
 // connection. The errors are those of [ID.CreateQP] and [SyncID.Accept], or what
 // Setup returns.
 func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {

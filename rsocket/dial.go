@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Dialer has options for connecting. Its zero value is that of [Dial]. Its methods may be called concurrently.
+// A Dialer has options for connecting. [Dial] uses the zero value. Its methods may be called concurrently.
 type Dialer struct {
 	Config
 	// Timeout limits a call. If it is 0, the deadline of its context applies, or 30 seconds if the context has
@@ -32,7 +32,7 @@ func Dial(network, addr string) (*Conn, error) {
 }
 
 // DialContext connects to an rsocket that listens at addr, host:port. Names and addresses are those of TCP, and
-// network is "tcp", "tcp4" or "tcp6", so that DialContext replaces that of [net.Dialer] in a program. The [net.Conn] is
+// network is "tcp", "tcp4" or "tcp6", so that DialContext can replace the one of [net.Dialer]. The [net.Conn] is
 // a [*Conn].
 //
 // The error is a [*net.OpError]. It matches [ErrNoRDMA] if there is no way by RDMA, [syscall.ECONNREFUSED] if no

@@ -12,8 +12,8 @@
 //
 //	client := &http.Client{Transport: &http.Transport{DialContext: new(rsocket.Dialer).DialContext}}
 //
-// The protocol is that of librdmacm's rsockets, so that the peer may be a C program that uses rsocket(7), or one that
-// runs with librspreload. Addresses are those of TCP, but must belong to an RDMA device: 127.0.0.1 does not.
+// The package speaks the protocol of librdmacm's rsockets, so that the peer may be a C program that uses rsocket(7), or
+// one that runs with librspreload. Addresses are those of TCP, but must belong to an RDMA device: 127.0.0.1 does not.
 //
 // # Data
 //

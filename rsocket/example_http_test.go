@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// An HTTP server and its client. Of the two programs, only these lines differ from those over TCP: the call of Listen,
+// An HTTP server and its client. Only two lines differ from the same programs over TCP: the call of Listen,
 // and DialContext of the client.
 func Example() {
 	l, err := rsocket.Listen("tcp", ":7471")

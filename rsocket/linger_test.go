@@ -118,7 +118,7 @@ func TestSetLinger(t *testing.T) {
 	isEOF(t, p.server)
 }
 
-// setLingerWaits checks that Close waits longer after SetLinger than that of a connection with the same configuration
+// setLingerWaits checks that Close waits longer after SetLinger than Close of a connection with the same configuration
 // that was closed later.
 func setLingerWaits(t *testing.T, sec int) {
 	t.Helper()

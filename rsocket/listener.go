@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A ListenConfig has options for listening. Its zero value is that of [Listen].
+// A ListenConfig has options for listening. [Listen] uses the zero value.
 type ListenConfig struct {
 	Config
 	// Backlog is how many requests may wait for a handshake: see [cm.Options].
@@ -69,7 +69,7 @@ func Listen(network, addr string) (*Listener, error) {
 }
 
 // Listen listens at addr, host:port. An empty host stands for all addresses, and port 0 for one that the kernel
-// chooses. Network is "tcp", "tcp4" or "tcp6". The port does not collide with that of a TCP socket, except on iWARP.
+// chooses. Network is "tcp", "tcp4" or "tcp6". The port does not collide with one of TCP, except on iWARP.
 // The [net.Listener] is a [*Listener].
 //
 // The error is a [*net.OpError]. It matches [ErrNoRDMA] if the address belongs to no RDMA device, and otherwise the
@@ -98,7 +98,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, addr string) (*List
 	return l, nil
 }
 
-// ListenIB is [ListenConfig.Listen] at an address of the InfiniBand family. Its ServiceID is that of a port: see
+// ListenIB is [ListenConfig.Listen] at an address of the InfiniBand family. Its ServiceID stands for a port: see
 // [ServiceID]. The errors are those of Listen and [cm.ListenIB].
 func (lc *ListenConfig) ListenIB(at cm.IBAddr) (*Listener, error) {
 	addr := IBAddr{at.GID, uint16(at.ServiceID)}

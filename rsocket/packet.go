@@ -17,7 +17,7 @@ import (
 // whose peer is one address. Its methods may be called concurrently. *net.UDPAddr is the type of its addresses.
 //
 // The first datagrams to a peer go by UDP, from a socket with the same address and port, until the QP of the peer is
-// known and the path to it resolved. So does one every few seconds, which finds a peer that has restarted. All others
+// known and the path to it resolved. One every few seconds also does, and finds a peer that has restarted. All others
 // go from QP to QP. The longest datagram is 8 bytes (IPv6: 24) shorter than the MTU of the path, and at most 2032
 // (IPv6: 2020) bytes long.
 //
@@ -67,8 +67,8 @@ func ListenPacket(network, addr string) (*PacketConn, error) {
 
 // ListenPacket receives datagrams at addr, host:port. Network is "udp", "udp4" or "udp6". Without a host, it uses all
 // addresses that belong to RDMA devices, and creates the QP of an address when a peer is met there. Port 0 stands for
-// one that the kernel chooses. The port is taken as that of a UDP socket, too. Of the Config, sizes of buffers and
-// queues, Inline, Polling, Linger, TOS and PD are used. The [net.PacketConn] is a [*PacketConn].
+// one that the kernel chooses. A UDP socket takes the port, too. The sizes of buffers and queues, Inline,
+// Polling, Linger, TOS and PD of the Config are used. The [net.PacketConn] is a [*PacketConn].
 //
 // The error is a [*net.OpError]. It matches [ErrNoRDMA] if the address belongs to no RDMA device, and otherwise the
 // errors of [net.ListenUDP], [cm.ID.Bind] and [cm.ID.CreateQP].

@@ -26,7 +26,7 @@ func (p *PacketConn) Read(b []byte) (int, error) {
 }
 
 // ReadFromUDPAddrPort waits for a datagram, copies it to b, and returns its length and its sender. What b has no
-// room for is lost. The address is what the sender says, as with UDP. ReadFromUDPAddrPort does not allocate.
+// room for is lost. The sender chooses the address, as with UDP. ReadFromUDPAddrPort does not allocate.
 //
 // It returns an error that matches [net.ErrClosed] after Close, [os.ErrDeadlineExceeded] after the deadline, and
 // [uverbs.ErrDeviceGone] if the device was removed.

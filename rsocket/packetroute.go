@@ -140,7 +140,7 @@ func (q *packetQP) ahAttr(path *cm.PathRecord) (uverbs.AHAttr, error) {
 	}
 	index, found := 0, false
 	for _, g := range gids {
-		// RoCE v2 is what the kernel uses by default, and is routed.
+		// The kernel uses RoCE v2 by default, and it is routed.
 		if g.GID == path.SGID && (!found || g.Type == uverbs.GIDTypeRoCEv2) {
 			index, found = g.Index, true
 		}

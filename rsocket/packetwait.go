@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A packetSide is what reads or what writes. Its calls run one at a time.
+// A packetSide is the side that reads or the one that writes. Its calls run one at a time.
 type packetSide struct {
 	lock sync.Mutex // of the call that runs
 

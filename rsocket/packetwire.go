@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// This file has the protocol of datagrams: the header of a contact, which travels by UDP, and that of a datagram,
-// which travels between UD QPs. It is that of librdmacm: rsocket.c of rdma-core.
+// This file has the protocol of datagrams: the header of a contact, which travels by UDP, and the header of a
+// datagram, which travels between UD QPs. librdmacm has the same: rsocket.c of rdma-core.
 
 const (
 	datagramLen = 2048 // of a datagram with its header, and of a contact with its header: what a peer in C receives

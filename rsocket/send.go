@@ -12,7 +12,7 @@ type sender struct {
 	sends    int    // requests that the queue has room for
 	tail     uint64 // number of the next request, its WRID
 	done     uint64 // requests before it have completed with success
-	dataTail uint64 // number after that of the last request with data
+	dataTail uint64 // number after the last request with data
 	posted   []post // by number, modulo the length
 	quiet    int    // requests since the last one that has a completion
 	quietly  int    // bytes of the send buffer that they use

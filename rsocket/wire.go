@@ -6,7 +6,7 @@ import (
 )
 
 // This file has the protocol: the private data that the sides exchange when they connect, and the immediate data of
-// each message. It is that of librdmacm: rsocket.c of rdma-core.
+// each message. librdmacm has the same: rsocket.c of rdma-core.
 
 const (
 	version  = 1
@@ -118,7 +118,7 @@ func unscale(b byte) int {
 	return int(b&0x7f) << 8
 }
 
-// An op is what a message is, the upper bits of its immediate data.
+// An op is the kind of a message: the upper bits of its immediate data.
 type op uint32
 
 const (

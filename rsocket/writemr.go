@@ -7,7 +7,7 @@ import (
 )
 
 // WriteMR writes n bytes of mr, from off on, without copying them. It returns when the peer's device has received them,
-// so that the memory may be changed again. The MR belongs to the PD of c.CM(), which is that of the connection, or
+// so that the memory may be changed again. The MR belongs to the PD of c.CM(): the connection's own, or
 // Config.PD.
 //
 // The errors are those of [Conn.Write], and [uverbs.ErrInvalid] for a range that is not within mr, or an MR of another

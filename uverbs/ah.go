@@ -137,7 +137,7 @@ func (a *AH) destroyKernel() error {
 // kernel refuses, Close returns its error and the handle stays usable.
 func (a *AH) Close() error { return a.close() }
 
-// errClosedAH is what a post with a closed AH returns. It matches ErrClosed.
+// errClosedAH is the error of a post with a closed AH. It matches ErrClosed.
 var errClosedAH error = &sentinel{
 	text:  "uverbs: the AH has been closed: close it when the requests that name it have completed",
 	errno: unix.EBADF,

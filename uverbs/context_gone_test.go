@@ -241,8 +241,8 @@ func TestEvidenceOfDeviceGone(t *testing.T) {
 }
 
 // TestChannelOutlivesItsCQ checks that a completion channel can be closed only after its last CQ
-// has been finalized. Then no goroutine waits on it, and its end is not mistaken for that of the
-// device.
+// has been finalized. Then no goroutine waits on it, and its end is not mistaken for the
+// removal of the device.
 func TestChannelOutlivesItsCQ(t *testing.T) {
 	r := newRig(t)
 	ch := good(r.c.CreateCompChannel())(t)

@@ -81,8 +81,8 @@ func TestCQOverrunWakesAll(t *testing.T) {
 	}
 }
 
-// TestCQOverrunThenDeviceGone checks that the error of a removed device replaces that of an
-// overrun.
+// TestCQOverrunThenDeviceGone checks that the error of a removed device replaces the error
+// of an overrun.
 func TestCQOverrunThenDeviceGone(t *testing.T) {
 	r := newRig(t)
 	q := good(r.c.CreateCQ(CQConfig{Entries: 1, NoEvents: true}))(t)

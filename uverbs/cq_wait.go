@@ -69,7 +69,7 @@ func (q *CQ) PollWait(ctx context.Context, wcs []WC) (int, error) {
 // WaitEvent waits for the event that [CQ.Arm] requested, and acknowledges it:
 // ibv_get_cq_event(3), ibv_ack_cq_events(3). It does not look at the queue, so poll between Arm
 // and WaitEvent. One event may stand for several completions, so poll until the queue is empty
-// after WaitEvent. The wait ends early as that of [CQ.Wait] does. Wait and WaitEvent consume
+// after WaitEvent. The wait ends early as [CQ.Wait] does. Wait and WaitEvent consume
 // each other's events: use only one of them on a queue. WaitEvent returns [ErrClosed] after
 // Close, and [ErrDeviceGone] or [ErrCQOverrun] if the device was removed or the queue overran
 // before the call. A wait that is interrupted by either returns nil, as there may be

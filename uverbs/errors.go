@@ -111,7 +111,7 @@ var (
 	}
 	// ErrRdAtomic: a READ or an atomic was posted on a connection that allows none. rxe reports
 	// this. Other devices may carry out the request all the same. With package cm, InitiatorDepth
-	// on this side and ResponderResources on that of the peer must be at least 1.
+	// of this side and ResponderResources of the peer must be at least 1.
 	ErrRdAtomic = newSentinel("uverbs: the connection allows no READs and atomics: QPAttr.MaxRdAtomic is 0", unix.EINVAL)
 	// ErrAtomicSize: the local memory of an atomic does not have 8 bytes.
 	ErrAtomicSize = newSentinel("uverbs: an atomic request needs one SGE of 8 bytes for the previous value", unix.EINVAL)
@@ -130,7 +130,7 @@ var (
 	// ErrForeignAH: the AH belongs to another PD than the QP.
 	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: create it on the QP's PD", unix.EINVAL)
 	// ErrTooLong: a message on a UD QP is longer than a packet. On RoCE, the MTU of the port
-	// follows from that of the network interface.
+	// follows from the MTU of the network interface.
 	ErrTooLong = newSentinel("uverbs: a UD message is longer than the port's active MTU (Context.QueryPort)",
 		unix.EMSGSIZE)
 	// ErrFrameHeader: the device requires the first 18 bytes of a raw packet inside the request,

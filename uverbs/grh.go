@@ -82,7 +82,7 @@ func badGRH(format string, args ...any) error {
 // WC.SrcQP.
 //
 // Service level, path bits, LID, flow label and traffic class are those of the datagram. The
-// HopLimit is 255, unlike that of the C library: the rest of the sender's hop limit says
+// HopLimit is 255, unlike in the C library: the rest of the sender's hop limit says
 // nothing about the way back.
 //
 // AHAttrFromWC issues one command to the kernel, whatever the number of GIDs, and several for a

@@ -43,7 +43,7 @@ func TestAlloc(t *testing.T) {
 }
 
 // TestAllocGivenBack checks that the memory of a closed MR is unmapped when the MR is unreachable,
-// and that of a dropped MR when its Context is closed as well.
+// and the memory of a dropped MR when its Context is closed as well.
 func TestAllocGivenBack(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector, the memory is on the Go heap")

@@ -36,7 +36,7 @@ import (
 //
 //  1. Context.channelMu
 //  2. Context.creating.mu
-//  3. object.mu of a child, then those of its parents; that of a QP before those
+//  3. object.mu of a child, then those of its parents; of a QP before those
 //     of its type 2 windows
 //     and then CQ.finishing
 //  4. QP.stateMu, ether.WQ.stateMu

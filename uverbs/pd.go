@@ -78,7 +78,7 @@ func (p *PD) base() *PD {
 // single reports whether only one goroutine at a time uses the queues of p.
 func (p *PD) single() bool { return p != nil && p.td != nil }
 
-// shared returns the part of p that providers compare: that of the kernel's PD.
+// shared returns the part of p that providers compare. It belongs to the kernel's PD.
 func (p *PD) shared() *driver.PD {
 	if p = p.base(); p == nil {
 		return nil

@@ -56,7 +56,7 @@ var duringBatch providerQP = new(openBatch)
 
 func (*openBatch) PostSend([]SendWR) (int, error) { return 0, errBatchOpen }
 
-// errBatchOpen is what a post returns while a batch is open. It matches ErrBusy.
+// errBatchOpen is the error of a post while a batch is open. It matches ErrBusy.
 var errBatchOpen error = &sentinel{
 	text:  "uverbs: a batch is open on this single-goroutine QP: call its Submit or Abort before posting",
 	errno: unix.EBUSY,

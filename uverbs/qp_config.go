@@ -15,7 +15,7 @@ type QPConfig struct {
 	SendCQ *CQ // must be large enough for the QP's completions: see CQConfig.Entries
 	RecvCQ *CQ // nil: the same as SendCQ; an XRCSend QP has none
 	// SRQ is the shared receive queue of the QP. If it is set, MaxRecvWR and MaxRecvSGE are
-	// ignored: the QP has no receive queue of its own.
+	// ignored: the QP has no other receive queue.
 	SRQ *SRQ
 
 	MaxSendWR  int // 0: no send queue

@@ -26,7 +26,7 @@ import (
 // Close, it waits for an open SendBatch.
 //
 // On these devices nothing reports that an unsignaled request has succeeded. If it was the last one,
-// Drain posts a request of its own, which is flushed too and which Poll does not return. It does so
+// Drain posts a request, which is flushed too and which Poll does not return. It does so
 // only if the send queue and the CQ have room, with all requests that can still complete in this
 // CQ. While they have none and the device does not flush the last request, Drain waits for polls, and
 // at the end of ctx its error says so.

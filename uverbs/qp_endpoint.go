@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Endpoint is what a peer must know of a QP to connect to it. Two programs exchange their
+// An Endpoint describes a QP to a peer that connects to it. Two programs exchange their
 // Endpoints by other means, for instance over a TCP connection: Endpoint implements
 // encoding.TextMarshaler.
 type Endpoint struct {
@@ -282,8 +282,8 @@ func (q *QP) checkConnects() error {
 
 // Ready moves a UD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
 // receives datagrams that any peer sends to its QPN with that Q_Key. A raw packet QP receives
-// the frames that its flows direct to it. The port is that of QPConfig.GID, or the first active
-// one. Receives can be posted earlier, after [QP.Init].
+// the frames that its flows direct to it. The port is the one of QPConfig.GID, or the first
+// active one. Receives can be posted earlier, after [QP.Init].
 //
 // Ready moves a DCI to RTS, so that it can send to any DCT, and a DCT to RTR, with
 // QPConfig.Access. From then on the DCT has a QPN.

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// deviceMemory is the size of a machine's device memory. Programs map it in files of their own, but
+// deviceMemory is the size of a machine's device memory. Programs map it in their own files, but
 // together they can allocate no more.
 const deviceMemory = 256 << 10
 

@@ -28,8 +28,8 @@
 // The server, too, must end with the test: a listener that is not closed is reported. TestRequest of
 // this package has the functions listen, serve and request.
 //
-// A program imports its providers itself, as provider/all does. Package verbstest imports that of its
-// devices, so that a program without one passes its tests, but finds no device elsewhere.
+// A program imports its providers itself, as provider/all does. Package verbstest imports the one of
+// its devices, so that a program without one passes its tests, but finds no device elsewhere.
 //
 // The program under test runs unchanged, down to the encoding of the kernel's commands and the
 // rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
@@ -42,7 +42,7 @@
 // # Which machine a goroutine runs on
 //
 // A goroutine inherits its machine from the goroutine that started it. [New] puts the calling
-// goroutine, which is that of the test, on the new machine. [Machine.Run] runs a function on
+// goroutine, the test's, on the new machine. [Machine.Run] runs a function on
 // another machine. The functions that look for devices and addresses (uverbs.Devices, uverbs.Open,
 // cm.Dial, cm.Listen and so on) use those of the goroutine's machine, so that tests that run in
 // parallel do not meet. Objects belong to the machine on which they were created, whichever

@@ -33,7 +33,7 @@ type PacketFault struct {
 	// From selects the packets that the machine sends, To those that it receives. At most one may
 	// be set. If both are nil, the packets of all machines are selected.
 	From, To *Machine
-	// Of the selected packets, the first Skip pass. The fault hits the next Count, or all if Count
+	// The first Skip of the selected packets pass. The fault hits the next Count, or all if Count
 	// is 0, and of these only a part if Probability is not 0. Which ones depends on the order of
 	// the packets alone.
 	Skip, Count int

@@ -41,8 +41,8 @@ type Handshake struct {
 	ResponderResources, InitiatorDepth, RetryCount, RNRRetryCount uint8
 	SRQ                                                           bool
 	Reason                                                        uint8 // of a REJ; the status of a DatagramReply
-	// PrivateData is what the sender's program has set. The kernel fills the field of the message,
-	// which is what the receiver's program gets, with zeros. Longer data is cut off.
+	// PrivateData is the data of the sender's program. The receiver's program gets the field of the
+	// message, which the kernel fills with zeros. Longer data is cut off.
 	PrivateData []byte
 }
 
@@ -51,7 +51,7 @@ type Handshake struct {
 type HandshakeFault struct {
 	Message  HandshakeMessage // "": all
 	From, To *Machine         // the sender and the receiver; nil: all
-	// Of the selected messages, the first Skip pass. The fault hits the next Count, or all if Count is 0.
+	// The first Skip of the selected messages pass. The fault hits the next Count, or all if Count is 0.
 	Skip, Count int
 	// Action is Drop, Duplicate, Delay or, with Edit only, "".
 	Action PacketAction

@@ -53,7 +53,7 @@ type file struct {
 	core *ioctltest.Kernel
 }
 
-// New returns a machine on a network of its own, and puts the calling goroutine on it. When the
+// New returns a machine on a new network, and puts the calling goroutine on it. When the
 // test ends, it fails the test if RDMA objects of the program remain.
 func New(t testing.TB, options ...Option) *Machine {
 	t.Helper()

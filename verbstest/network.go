@@ -171,7 +171,7 @@ func (n *Network) attach(m *Machine) {
 	})
 }
 
-// resolve returns the MAC address of a GID: that of a machine, or that of a multicast group.
+// resolve returns the MAC address of a GID, which belongs to a machine or a multicast group.
 func (n *Network) resolve(gid [16]byte) ([6]byte, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

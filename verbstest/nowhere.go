@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmacm"
 )
 
-// errNowhere is what a goroutine gets that is on no machine.
+// errNowhere is the error of calls by a goroutine that is on no machine.
 var errNowhere = errors.New("verbstest: this goroutine is on none of the machines in memory: start it on one with " +
 	"Machine.Run, and do not replace its profiler labels")
 

@@ -24,7 +24,7 @@ const (
 	ReceiveLength Rule = "receive-length"
 	// A message replaces bytes of another one whose completion was not polled: two receives share memory.
 	ReceiveOverlap Rule = "receive-overlap"
-	// A request or receive has a local key that names no region, such as that of a closed one.
+	// A request or receive has a local key that names no region, such as the key of a closed one.
 	LocalKey Rule = "key"
 	// The bounds, the rights or the PD of a local key do not fit.
 	LocalAccess Rule = "local-access"

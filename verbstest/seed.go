@@ -13,11 +13,11 @@ type Option func(*Network)
 const SeedVariable = "VERBSTEST_SEED"
 
 // Seed makes a seed decide in which order packets, completions and events arrive, and which packets
-// are hit by faults with a probability. Each takes a short time of its own, up to 20 microseconds, but
+// are hit by faults with a probability. Each takes its own short time, up to 20 microseconds, but
 // the packets to a QP keep their order. Without a seed, everything that a post causes has happened
 // when it returns.
 //
-// The seed 0 stands for that of [SeedVariable] or, if that is not set, for a random one. It is logged
+// The seed 0 stands for the one in [SeedVariable] or, if that is not set, for a random one. It is logged
 // if the test fails.
 //
 // The device works in real time, beside the program: another run with the same seed is similar, but
@@ -25,7 +25,7 @@ const SeedVariable = "VERBSTEST_SEED"
 func Seed(seed uint64) Option { return func(n *Network) { n.setSeed(seed, false) } }
 
 // Steps is like [Seed], but packets, completions, events and the timers of devices wait for
-// [Network.Step]. A test that calls the program and Step in an order of its own, from one goroutine,
+// [Network.Step]. A test that calls the program and Step in its own order, from one goroutine,
 // can be replayed: with the same seed, everything happens in the same order.
 //
 // A program that waits for a completion does not return until another goroutine calls Step. The

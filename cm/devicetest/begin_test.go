@@ -15,7 +15,7 @@ import (
 // inMemory reports whether the tests run on machines in memory: no device is named.
 var inMemory = os.Getenv("GOVERBS_DEVICE") == ""
 
-// of returns a property of the guests' device, or that of machines in memory.
+// of returns a property of the guests' device, or of machines in memory.
 func of(kernel, memory string) string {
 	if inMemory {
 		return memory

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A device is an RDMA device that a test has created in addition to that of the guest.
+// A device is an RDMA device that a test has created in addition to the guest's.
 type device struct {
 	name, netdev string
 	ip           netip.Addr

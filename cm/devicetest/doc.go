@@ -3,6 +3,6 @@
 //
 //	GOVERBS_DEVICE=rxe0 go test -tags device ./cm/devicetest
 //
-// GOVERBS_ADDRESS is the address of its network interface. The default is that of the
+// GOVERBS_ADDRESS is the address of its network interface. The default is the address of the
 // guests' device. The tag adds the tests that need processes and credentials.
 package devicetest

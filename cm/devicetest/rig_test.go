@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// deviceIP is the device's address. The default is that of guests or of machines in memory.
+// deviceIP is the device's address. The default is the one of guests or machines in memory.
 var deviceIP = cmp.Or(os.Getenv("GOVERBS_ADDRESS"), of("10.9.0.1", "192.0.2.1"))
 
 // limit returns a context that limits a test's waits.

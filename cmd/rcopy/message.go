@@ -55,7 +55,7 @@ func readHeader(r io.Reader) (h header, err error) {
 	return h, nil
 }
 
-// readReply reads the reply to a command. The error is that of the server.
+// readReply reads the reply to a command. It returns the server's error.
 func readReply(r io.Reader, c command) error {
 	h, err := readHeader(r)
 	switch {

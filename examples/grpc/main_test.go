@@ -113,7 +113,7 @@ func payload(n int) []byte {
 
 const small, large = 8 << 10, 1 << 20
 
-// deadline is that of a request.
+// deadline is how long a request may take.
 const deadline = 30 * time.Second
 
 // unary makes a call and checks the reply.

@@ -243,7 +243,7 @@ func TestDCRefusals(t *testing.T) {
 	check(t, b.Submit())
 }
 
-// TestDCTCommands checks the driver's part of the commands of a DCT, and that its number is that of the reply.
+// TestDCTCommands checks the driver's part of the commands of a DCT, and that its number is the reply's.
 func TestDCTCommands(t *testing.T) {
 	for _, indexed := range []bool{true, false} {
 		c := &deviceContext{indexed: indexed, ece: true}

@@ -42,7 +42,7 @@
 // # Short messages
 //
 // On RC and UC, a message of up to 32 bytes (64 bytes if CQEs have 128) arrives in the completion
-// itself. So does the result of a short READ or an atomic if all requests are signaled
+// itself. The result of a short READ or an atomic also does if all requests are signaled
 // (SignalAll), or with ScatterAllowed of [QPOptions]. Poll copies the data to the memory that the
 // SGEs name before it returns the completion. The only difference is that the CPU writes the
 // memory instead of the device. If the CPU cannot write it, the completion has the status

@@ -37,7 +37,7 @@ func newDCI(pd *uverbs.PD, cq *uverbs.CQ) (*uverbs.QP, error) {
 	return dci, dci.Ready()
 }
 
-// Dynamically connected transport (DC): a DCI sends to a DCT without a connection of their own. The program of the DCT
+// Dynamically connected transport (DC): a DCI sends to a DCT without a connection. The program of the DCT
 // sends its Endpoint and its key to those of the DCIs.
 func Example_dynamicallyConnected() {
 	dev := must(uverbs.Open(""))

@@ -76,7 +76,7 @@ func newFuzzed(t *testing.T, kind uint8) *fuzzed {
 	return q
 }
 
-// wr returns a request, which may be invalid. If it needs an address, that of some is missing.
+// wr returns a request, which may be invalid. Some that need an address have none.
 func (q *fuzzed) wr(e *eater) uverbs.SendWR {
 	wr := e.wr()
 	if q.sq.typ == uverbs.XRCSend {

@@ -30,7 +30,7 @@ const (
 	queryLAGSize    = 0x10
 	queryLAGState   = 0xb // the byte of ctx.lag_state, 3 bits
 	lagStateMask    = 7
-	queryLAGPort    = 0xf // the byte of ctx.tx_remap_affinity_1; that of the second port is before it
+	queryLAGPort    = 0xf // the byte of ctx.tx_remap_affinity_1; the second port's is before it
 	modifyQPMask    = 0x10
 	modifyQPPort    = 0x18
 	changeLAGPort   = 1 << 15

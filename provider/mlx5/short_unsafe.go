@@ -9,8 +9,8 @@ import (
 )
 
 // pollAny continues a Poll that has reached entry ci with n completions. It handles entries of
-// every kind. It handles the common entries of short messages itself: the target is that of the
-// previous entry and has its own receive queue, and the first SGE has room for the message. All
+// every kind. It handles the common entries of short messages itself: the target is the same as in
+// the previous entry and has its own receive queue, and the first SGE has room for the message. All
 // other entries go to take.
 //
 //go:noinline

@@ -38,10 +38,10 @@ func newSendQueue(r ring, c uverbs.QPCap, bell doorbell) sendQueue {
 	}
 }
 
-// sendUnacknowledged makes the queue that of a UC QP.
+// sendUnacknowledged makes q the queue of a UC QP.
 func (q *sendQueue) sendUnacknowledged() { q.typ, q.ops = uverbs.UC, &unacknowledged }
 
-// sendDatagrams makes the queue that of a UD QP. mtu returns the maximum length of
+// sendDatagrams makes q the queue of a UD QP. mtu returns the maximum length of
 // a message. It is called for a message that is longer than its last result.
 func (q *sendQueue) sendDatagrams(pd *driver.PD, mtu func() uint64) {
 	q.typ, q.ops, q.pd, q.mtu, q.maxMessage = uverbs.UD, &datagrams, pd, mtu, 0

@@ -106,7 +106,7 @@ type rawPacket struct {
 
 var rawMAC = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8}
 
-// frame returns the packet, with the checksum of IPv4 but not that of TCP or UDP.
+// frame returns the packet, with the checksum of IPv4 but without one of TCP or UDP.
 func (r rawPacket) frame() []byte {
 	b := append(append([]byte{}, r.dst[:]...), 0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc9)
 	if r.vlan != 0 {

@@ -117,7 +117,7 @@ func (c *crowd) calls(ctx context.Context) map[string]func() error {
 			return second(cq.PollWait(ctx, wcs[:]))
 		}
 	}
-	// Each receive has memory of its own as long as it may be outstanding.
+	// Each receive has its own memory as long as it may be outstanding.
 	receives := func(mr *uverbs.MR, size, n int) func() uverbs.RecvWR {
 		next := 0
 		return func() uverbs.RecvWR {

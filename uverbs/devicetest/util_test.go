@@ -43,8 +43,8 @@ func asUser(t *testing.T) bool {
 
 func second[T any](_ T, err error) error { return err }
 
-// mustBeDevice fails the test if it runs in memory, where the name of a network interface can only
-// be that of one of the host.
+// mustBeDevice fails the test if it runs in memory, where a name of a network interface can only
+// belong to one of the host.
 func mustBeDevice(t *testing.T) {
 	t.Helper()
 	if inMemory() {

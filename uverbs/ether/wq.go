@@ -47,7 +47,7 @@ const (
 
 var gateErrors = [...]error{gateReset: errReset, gateGone: uverbs.ErrDeviceGone, gateClosed: uverbs.ErrClosed}
 
-// errReset is what a post to a WQ in RESET returns.
+// errReset is the error of a post to a WQ in RESET.
 var errReset error = resetError{}
 
 type resetError struct{}

@@ -101,7 +101,7 @@ var mistakes = []mistake{
 		`least 104: the first 40 are the network header`, "local length error", noCompletion,
 		"impossible: receives of a Group have the room"},
 	{wrongQKey, `qkey: posted at LINE: the datagram has Q_Key 0x1, QP 0x\w+ has 0x11111111`, noCompletion, noCompletion,
-		"impossible: the Q_Key is that of the group"},
+		"impossible: the Q_Key is the group's"},
 	{wrongQPN, `destination: posted at LINE: the packet is for QP 0x\w+, which does not exist`, noCompletion,
 		noCompletion, "impossible: a Peer is opaque, and comes from a datagram"},
 	{peerNotConnected, `destination: posted at LINE: the packet is for QP 0x\w+ in state RESET: connect the QP`,

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// An input is what standard input has, which one connection after the other sends.
+// An input is the data of standard input, which one connection after the other sends.
 type input struct {
 	chunks  chan []byte   // closed at the end
 	written chan struct{} // after each chunk

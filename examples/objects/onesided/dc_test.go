@@ -23,7 +23,7 @@ func TestDC(t *testing.T) {
 	}
 }
 
-// TestDCKeys checks that a server refuses a token whose key is not that of the DCT, and that it has
+// TestDCKeys checks that a server refuses a token with another key than the DCT's, and that it has
 // as many DCIs as requests at a time, with any number of links.
 func TestDCKeys(t *testing.T) {
 	service = "dc"

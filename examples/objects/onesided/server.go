@@ -57,7 +57,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writes reports whether the body is that of the request.
+// writes reports whether the body belongs to the request.
 func writes(method string) bool { return method == http.MethodPut || method == http.MethodPost }
 
 // serve returns an error if it has not responded.

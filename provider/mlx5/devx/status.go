@@ -41,8 +41,8 @@ func (e *StatusError) Error() string {
 	return (&firmware.StatusError{Opcode: e.Opcode, Status: uint8(e.Status), Syndrome: e.Syndrome}).Error()
 }
 
-// explain returns the error of a command. A StatusError replaces that of package firmware, whose types programs cannot
-// name.
+// explain returns the error of a command. A StatusError replaces the error of package firmware, whose types programs
+// cannot name.
 func explain(err error, in, out []byte) error {
 	err = firmware.Explain(opCommand, err, in, out)
 	var e *uverbs.Error

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCurrent checks that the generated file is what the template yields.
+// TestCurrent checks that the template yields the generated file.
 func TestCurrent(t *testing.T) {
 	want, err := generate()
 	if err != nil {

@@ -17,7 +17,7 @@ type binding struct {
 
 // uses returns the device that connections by the address of a GID use, or "" if they find none in this network
 // namespace. The kernel looks for the network interface with the address in the namespace of the program, and compares
-// it with that of the GID. Names do not identify an interface: two namespaces may both have an eth0.
+// it with the GID's. Names do not identify an interface: two namespaces may both have an eth0.
 func (m *machine) uses(d device, g nldev.GID) string {
 	a := addr(g)
 	b, asked := m.bound[a]

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// version is that of the protocol. Ends of different versions do not work together.
+// version is the version of the protocol. Ends of different versions do not work together.
 const version = 1
 
 // maxHello limits what is read from the other end.
@@ -33,7 +33,7 @@ type hello struct {
 	Datagrams *uverbs.Endpoint
 }
 
-// exchange sends a hello and reads that of the other end. The client sends first.
+// exchange sends a hello and reads the other end's. The client sends first.
 func exchange(ctx context.Context, c net.Conn, ours *hello, first bool) (*hello, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // an error shows when it is used
 	defer stop()

@@ -110,7 +110,7 @@ func (c *client) read(ctx context.Context) error {
 	return nil
 }
 
-// write compares the peer's checksum of its memory with that of what was written.
+// write compares the peer's checksum of its memory with the checksum of what was written.
 func (c *client) write(ctx context.Context) error {
 	b := make([]byte, regionSize-8)
 	pattern(b, seedWritten)

@@ -62,7 +62,7 @@ type Run struct {
 // Start calls run in a goroutine, on a machine. When the test ends, the program is interrupted. The test fails if the
 // program has then ended with an error that the test has not read with Wait.
 func Start(t testing.TB, m *verbstest.Machine, run func(ctx context.Context, out, messages io.Writer) error) *Run {
-	ctx, cancel := context.WithCancelCause(context.Background()) // that of the test ends before its cleanups
+	ctx, cancel := context.WithCancelCause(context.Background()) // the test's ends before its cleanups
 	r := &Run{t: t, cancel: cancel, ended: make(chan struct{})}
 	m.Run(func() {
 		go func() {
