@@ -50,8 +50,8 @@ type ConnParam struct {
 
 // Special values of the numbers in ConnParam.
 const (
-	// MaxRespRes and MaxInitDepth stand for the maximum that the device supports and
-	// the peer requests. So does 0.
+	// MaxRespRes, MaxInitDepth and 0 stand for the maximum that the device supports
+	// and the peer requests.
 	MaxRespRes   uint8 = 0xff
 	MaxInitDepth uint8 = 0xff
 	// NoReads sets ResponderResources or InitiatorDepth to 0.

@@ -51,6 +51,8 @@
 // The machine of a goroutine is one of its profiler labels. A program that sets other labels
 // ([runtime/pprof.Do]) leaves the machine, unless there is only one in the process.
 //
+// Go test passes no testing.T to examples: [Main] runs them on a machine.
+//
 // # Faults
 //
 // A test makes things fail: [Network.AddFault] packets, [Machine.FailCommand], [Machine.Refuse] and
