@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/sim/errtest"
+	"github.com/goverbs/goverbs/internal/sim/polltest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/verbstest"
@@ -143,6 +144,7 @@ func mayLose(t testing.TB, err error) {
 }
 
 func TestMain(m *testing.M) {
+	polltest.Force()
 	if onKernel {
 		os.Exit(m.Run())
 	}

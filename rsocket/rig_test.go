@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/sim/errtest"
+	"github.com/goverbs/goverbs/internal/sim/polltest"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/verbstest"
@@ -120,6 +121,7 @@ func (p *pair) dial(t testing.TB, client, server rsocket.Config) {
 }
 
 func TestMain(m *testing.M) {
+	polltest.Force()
 	if onKernel {
 		os.Exit(m.Run())
 	}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the tests of races again and again under the race detector, for a while:
-# chaos.sh 15m. Each pass has another order of tests and another number of CPUs.
+# chaos.sh 15m. Each pass has another order of tests and number of CPUs, waits that
+# poll or sleep, another garbage collector, and may have no asynchronous preemption.
 # The first test that fails ends it, and is printed with what repeats the pass.
 #
 # These are the tests whose names have one of the words below: dials that are
@@ -21,6 +22,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
+any() { shift $(($(random) % $#)); echo "$1"; }
 random() { od -An -N4 -tu4 /dev/urandom | tr -d ' '; }
 
 binaries=
@@ -42,11 +44,11 @@ while [ $(($(date +%s) - began)) -lt "$seconds" ]; do
 	for entry in $binaries; do
 		pkg=${entry%%=*}
 		seed=$(random)
-		cpus=$((1 << $(random) % 4))
-		if ! (cd "$pkg" && GOMAXPROCS=$cpus "${entry#*=}" -test.run="$words" -test.shuffle="$seed" -test.timeout=15m) >"$dir/out" 2>&1; then
+		env="GOMAXPROCS=$(any 1 2 4 8) GOVERBS_POLLING=$(any 0 -1ns 1ms) GOGC=$(any 100 1) GODEBUG=asyncpreemptoff=$(any 0 1)"
+		if ! (cd "$pkg" && env $env "${entry#*=}" -test.run="$words" -test.shuffle="$seed" -test.timeout=15m) >"$dir/out" 2>&1; then
 			cat "$dir/out"
 			echo "chaos: pass $pass of $pkg failed after $(($(date +%s) - began)) s. Again:"
-			echo "CGO_ENABLED=1 GOMAXPROCS=$cpus $go test -race -vet=off -run='$words' -shuffle=$seed $pkg"
+			echo "CGO_ENABLED=1 $env $go test -race -vet=off -run='$words' -shuffle=$seed $pkg"
 			exit 1
 		fi
 	done

@@ -3,6 +3,8 @@ package uverbs
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/verbs"
 )
 
 // A wait polls before it sleeps if that is likely to save the sleep. A sleep costs several microseconds of CPU time,
@@ -16,8 +18,6 @@ const (
 	// pollsPerLook is how many polls there are between two looks at the clock and at the ctx, and looksPerYield how many
 	// looks until other goroutines have their turn.
 	pollsPerLook, looksPerYield = 16, 8
-	// mostPolls ends it in a testing/synctest bubble, whose clock stands still.
-	mostPolls = 1 << 14
 )
 
 // A polling decides whether waits poll. Goroutines may use it at the same time: what they change is a guess.
@@ -29,7 +29,11 @@ type polling struct {
 
 // time returns how long a wait that begins polls.
 func (p *polling) time() time.Duration {
-	switch d := time.Duration(p.set.Load()); {
+	d := time.Duration(p.set.Load())
+	if d == 0 {
+		d = verbs.Polling
+	}
+	switch {
 	case d > 0:
 		return d
 	case d < 0:

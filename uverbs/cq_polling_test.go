@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/sim/polltest"
 )
 
 // polls returns how many of n waits poll, each of which finds something or not.
@@ -21,6 +23,7 @@ func (p *polling) polls(n int, found bool) (polled int) {
 
 // TestPollingChosen checks when waits poll if the library chooses.
 func TestPollingChosen(t *testing.T) {
+	polltest.Choose(t)
 	var p polling
 	if n := p.polls(1000, true); n != 1000 {
 		t.Errorf("%d of 1000 waits poll, and find something", n)
@@ -89,6 +92,7 @@ func TestPollingWaits(t *testing.T) {
 
 // TestPollingBubble checks that polling ends if the clock stands still.
 func TestPollingBubble(t *testing.T) {
+	polltest.Choose(t)
 	r := newRig(t)
 	b := r.bundle(t, false)
 	synctest.Test(t, func(t *testing.T) { b.cq.poll(t.Context()) })

@@ -2,7 +2,10 @@
 // them. It cannot be imported here, so that the arguments have no types of it.
 package verbs
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // EndWaits makes Wait and PollWait of a uverbs.CQ return err whenever the queue is empty, from now
 // on. It is for a caller that knows that there will be no more completions. Remaining completions
@@ -16,6 +19,10 @@ var Interrupt func(cq any, on bool)
 
 // ErrInterrupted is the error of a wait that Interrupt has ended.
 var ErrInterrupted = errors.New("verbs: interrupted")
+
+// Polling is how long waits poll where SetPolling of a uverbs.CQ leaves that to the library: 0 for what the library
+// chooses. Tests set it.
+var Polling time.Duration
 
 // CloseIdle closes a uverbs.Context if no objects except the given ones exist on it. Otherwise it
 // closes nothing and returns uverbs.ErrBusy. It is for packages that open a device and allocate a PD

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/sim/polltest"
 )
 
 // exitLeaked distinguishes a leak from a failed test.
@@ -23,6 +24,7 @@ func Main(m interface{ Run() int }) { os.Exit(Run(m.Run)) }
 // Run calls a function that runs tests, with leak tracking on. It returns the function's result, or 99 if the tests
 // pass but leak.
 func Run(tests func() int) int {
+	polltest.Force()
 	leak.Enable()
 	before := descriptors()
 	code := tests()
