@@ -61,7 +61,7 @@ func TestHello(t *testing.T) {
 func TestFirstMessages(t *testing.T) {
 	for _, bigEndian := range []bool{false, true} {
 		eachRole(t, func(t *testing.T, role string) {
-			config := rsocket.Config{RecvBuffer: 8192, RecvQueue: 50}
+			config := rsocket.Config{RecvBuffer: 8192, RecvQueue: 50, Linger: time.Minute}
 			c, h := rawPair(t, role, config, rawConfig{bigEndian: bigEndian})
 			h.expect(4, 50, 16)
 			first := h.theirs().data
