@@ -63,7 +63,7 @@ func (r *eventReader) run() {
 	for {
 		n, err := r.file.Read(buf[:])
 		if err != nil {
-			r.end(r.readError(err))
+			r.end(r.readError(explainRead(r.file, err)))
 			return
 		}
 		e, ok := parseAsyncEvent(buf[:n])

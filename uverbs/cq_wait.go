@@ -287,6 +287,7 @@ func (ch *CompChannel) fail(q *CQ, err error) error {
 		return q.channelError()
 	default:
 	}
+	err = explainRead(ch.file, err)
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		ch.err = ErrClosed

@@ -43,3 +43,22 @@ func explainUnpollable(fd int, op, object string) error {
 	_ = unix.Close(poller)
 	return e
 }
+
+// explainRead returns the kernel's reason why a file of events cannot be read any more, after a read has failed with
+// err. If epoll reports nothing but an error, as Linux 7.2 does for a removed device, the runtime returns an error of its
+// own without reading. A read of no bytes takes no event.
+func explainRead(file *os.File, err error) error {
+	if errors.Is(err, os.ErrClosed) || errnoOf(err) != 0 {
+		return err
+	}
+	conn, closed := file.SyscallConn()
+	if closed != nil {
+		return err
+	}
+	var errno unix.Errno
+	closed = conn.Control(func(fd uintptr) { _, errno = readNow(fd, make([]byte, 1)[:0]) })
+	if closed != nil || errno == 0 || errno == unix.EAGAIN {
+		return err
+	}
+	return errno
+}

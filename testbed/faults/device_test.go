@@ -207,8 +207,8 @@ func (p *patient) fails(v *program.Dialogue, of func() error) {
 	}
 	const gone = "the device was removed or has failed: close the Context"
 	const post, wait = "post: uverbs: " + gone, `wait: uverbs: wait for a completion on \S+ CQ \d+: ` + gone
-	const read = `uverbs: read device memory on \S+ DM \d+: ` + gone
-	ends := map[string]string{"stopped": post + "; " + wait, "flowed": post + "|" + wait, "watched": read}
+	const access = `uverbs: (read|write) device memory on \S+ DM \d+: ` + gone
+	ends := map[string]string{"stopped": post + "; " + wait, "flowed": post + "|" + wait, "watched": access}
 	for command, end := range ends {
 		if said := v.Say(command); !regexp.MustCompile("^= (" + end + ")$").MatchString(said) {
 			p.Errorf("%s: %s", command, said)
