@@ -213,6 +213,7 @@ func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Co
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	c := &Conn{id: s}
 	defer func() {
 		if err != nil {
@@ -231,22 +232,30 @@ func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Co
 	if _, err := c.setUp(o); err != nil {
 		return nil, err
 	}
-	begin := time.Now()
+	before := time.Since(began)
 	if err := s.Connect(ctx, c.param(o)); err != nil {
-		return nil, explainDeadline(ctx, err, time.Since(begin))
+		return nil, explainDeadline(ctx, err, before, time.Since(began)-before)
 	}
 	return c.finishSetup(s.Event().PrivateData), nil
 }
 
-// explainDeadline adds what to check to the error of Connect, if the deadline of ctx has passed.
-func explainDeadline(ctx context.Context, err error, waited time.Duration) error {
+// explainDeadline adds what to check to the error of Connect, if the deadline of ctx has passed. The steps before Connect
+// took the time before, and Connect has waited for the peer.
+func explainDeadline(ctx context.Context, err error, before, waited time.Duration) error {
 	own, ok := err.(*Error)
 	if !ok || !errors.Is(err, os.ErrDeadlineExceeded) || context.Cause(ctx) != context.DeadlineExceeded {
 		return err
 	}
 	e := *own
-	e.Detail = "no reply within " + waited.Round(time.Millisecond).String() +
-		", before the deadline of the call: the peer is busy or not reached: " + checkPeer
+	reply := waited.Round(time.Millisecond).String()
+	if before > waited {
+		e.Detail = "no reply within the " + reply + " before the deadline, since the steps before took " +
+			before.Round(time.Millisecond).String() +
+			": this machine is busy: set a later deadline, or call Dial less often at the same time"
+	} else {
+		e.Detail = "no reply within " + reply + ", before the deadline of the call: the peer is busy or not reached: " +
+			checkPeer
+	}
 	return &e
 }
 

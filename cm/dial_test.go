@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -142,6 +143,18 @@ func TestDialError(t *testing.T) {
 	if !errors.As(err, &e) || e.Op != "dial" || e.Object != "192.0.2.1:5" || e.Reason != RejectInvalidServiceID ||
 		e.Kind != ErrRejected {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestDialLate checks that the error of a Dial whose deadline passes before the peer can reply says so.
+func TestDialLate(t *testing.T) {
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
+	defer cancel()
+	err := explainDeadline(ctx, &Error{Op: "connect", Err: ctxerr.Of(ctx)}, 29*time.Second, time.Second)
+	const want = "cm: connect: no reply within the 1s before the deadline, since the steps before took 29s: this machine is" +
+		" busy: set a later deadline, or call Dial less often at the same time"
+	if err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
 	}
 }
 
