@@ -239,8 +239,8 @@ func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Co
 	return c.finishSetup(s.Event().PrivateData), nil
 }
 
-// explainDeadline adds what to check to the error of Connect, if the deadline of ctx has passed. The steps before Connect
-// took the time before, and Connect has waited for the peer.
+// explainDeadline adds what to check to the error of Connect, if the deadline of ctx has passed. The steps before it
+// have lasted for before, and Connect for waited.
 func explainDeadline(ctx context.Context, err error, before, waited time.Duration) error {
 	own, ok := err.(*Error)
 	if !ok || !errors.Is(err, os.ErrDeadlineExceeded) || context.Cause(ctx) != context.DeadlineExceeded {
@@ -249,7 +249,7 @@ func explainDeadline(ctx context.Context, err error, before, waited time.Duratio
 	e := *own
 	reply := waited.Round(time.Millisecond).String()
 	if before > waited {
-		e.Detail = "no reply within the " + reply + " before the deadline, since the steps before took " +
+		e.Detail = "no reply within the " + reply + " before the deadline, since the steps before lasted " +
 			before.Round(time.Millisecond).String() +
 			": this machine is busy: set a later deadline, or call Dial less often at the same time"
 	} else {

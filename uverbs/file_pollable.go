@@ -45,8 +45,8 @@ func explainUnpollable(fd int, op, object string) error {
 }
 
 // explainRead returns the kernel's reason why a file of events cannot be read any more, after a read has failed with
-// err. If epoll reports nothing but an error, as Linux 7.2 does for a removed device, the runtime returns an error of its
-// own without reading. A read of no bytes takes no event.
+// err. If epoll reports nothing but an error, as Linux 7.2 does for a removed device, the runtime returns its own error
+// without reading. A read of no bytes takes no event.
 func explainRead(file *os.File, err error) error {
 	if errors.Is(err, os.ErrClosed) || errnoOf(err) != 0 {
 		return err
