@@ -151,8 +151,8 @@ func TestDialLate(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()
 	err := explainDeadline(ctx, &Error{Op: "connect", Err: ctxerr.Of(ctx)}, 29*time.Second, time.Second)
-	const want = "cm: connect: no reply within the 1s before the deadline, since the steps before lasted 29s: this machine" +
-		" is busy: set a later deadline, or call Dial less often at the same time"
+	const want = "cm: connect: no reply within the 1s before the deadline, since the steps before lasted 29s:" +
+		" this machine is busy: set a later deadline, or call Dial less often at the same time"
 	if err.Error() != want {
 		t.Errorf("%q, want %q", err, want)
 	}
