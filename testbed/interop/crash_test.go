@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// A crash is the failure of a case in which SIGSEGV has killed a program. The program is in C: the Go runtime catches
-// the signal, and exits with status 2.
+// A crash is the failure of a case in which SIGSEGV has killed a program, or the program waits for a lock of a thread
+// that has gone. The program is in C: the Go runtime catches the signal, and exits with status 2.
 type crash struct{ error }
 
 // failure returns an error with what programs printed, and with how those ended that have.
