@@ -73,16 +73,36 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.checkCQ(&cfg); err != nil {
 		return nil, err
 	}
+	if cfg.Channel == nil && !cfg.NoEvents {
+		return c.createOnCommon(cfg)
+	}
+	return c.createCQ(&cfg)
+}
+
+// createOnCommon creates a CQ on one of the channels of the Context. It closes a new channel if its CQ cannot be
+// created.
+func (c *Context) createOnCommon(cfg CQConfig) (*CQ, error) {
+	if !c.creating.begin() {
+		return nil, &Error{Op: "create CQ", Object: c.name, Kind: ErrClosed, Detail: "the Context has been closed"}
+	}
+	defer c.creating.end()
+	ch, isNew, err := c.commonChannel()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Channel = ch
+	q, err := c.createCQ(&cfg)
+	ch.drop()
+	if err != nil && isNew {
+		err = errors.Join(err, c.dropChannel(ch))
+	}
+	return q, err
+}
+
+func (c *Context) createCQ(cfg *CQConfig) (*CQ, error) {
 	q := &CQ{queueLock: queueLock{single: cfg.SingleGoroutine || cfg.PD.single()}}
 	q.object = object{ctx: c, life: q, kind: "CQ", rank: rankCQ}
-	newChannel := false
 	if !cfg.NoEvents {
-		if cfg.Channel == nil {
-			var err error
-			if cfg.Channel, newChannel, err = c.commonChannel(); err != nil {
-				return nil, err
-			}
-		}
 		q.channel, q.token, q.closing = cfg.Channel, make(chan struct{}, 1), make(chan struct{})
 		q.addParents(&cfg.Channel.object)
 	}
@@ -90,10 +110,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 		q.addParents(&cfg.PD.object)
 	}
 	q.id = c.id(q)
-	if err := q.createWith(func() error { return q.create(&cfg) }); err != nil {
-		if newChannel {
-			err = errors.Join(err, c.dropChannel(q.channel))
-		}
+	if err := q.createWith(func() error { return q.create(cfg) }); err != nil {
 		return nil, err
 	}
 	q.usable.Store(true)

@@ -98,33 +98,31 @@ func (ch *CompChannel) Close() error { return ch.close() }
 // reads its own event. Beyond, another may have to wake it, but thousands of CQs need no descriptor each.
 const maxCommon = 64
 
-// commonChannel returns the channel for a CQ that was created without one: one that no CQ uses, or else a new one, or
-// else one that the fewest CQs use.
-func (c *Context) commonChannel() (ch *CompChannel, isNew bool, err error) {
+// commonChannel returns, and holds, the channel for a CQ that was created without one: one that no CQ uses, or else a
+// new one, or else one that the fewest CQs use.
+func (c *Context) commonChannel() (best *CompChannel, isNew bool, err error) {
 	c.channelMu.Lock()
 	defer c.channelMu.Unlock()
-	var best *CompChannel
 	least := math.MaxInt
 	for _, ch := range c.channels {
-		if n := ch.userCount(); n < least {
+		if n := ch.userCount(); n < least && !received(ch.broken) {
 			best, least = ch, n
 		}
 	}
-	if least == 0 || len(c.channels) == maxCommon {
-		return best, false, nil
+	if best == nil || least > 0 && len(c.channels) < maxCommon {
+		ch, err := c.createChannel(true)
+		switch {
+		case err == nil:
+			c.channels = append(c.channels, ch)
+			best, isNew = ch, true
+		case best == nil:
+			return nil, false, err
+		} // otherwise no descriptor is left, or what is wrong makes the creation of the CQ fail
 	}
-	ch, err = c.createChannel(true)
-	switch {
-	case err == nil:
-		c.channels = append(c.channels, ch)
-		return ch, true, nil
-	case best != nil: // no descriptor is left, or what is wrong makes the creation of the CQ fail
-		return best, false, nil
-	}
-	return nil, false, err
+	return best, isNew, best.hold()
 }
 
-// dropChannel closes a new channel whose CQ could not be created, unless another CQ uses it.
+// dropChannel closes a channel, unless a CQ uses it.
 func (c *Context) dropChannel(ch *CompChannel) error {
 	c.channelMu.Lock()
 	defer c.channelMu.Unlock()
@@ -133,4 +131,14 @@ func (c *Context) dropChannel(ch *CompChannel) error {
 	}
 	c.channels = slices.DeleteFunc(c.channels, func(other *CompChannel) bool { return other == ch })
 	return ch.Close()
+}
+
+// received receives from c if it can do so at once. A few calls cost less than one select with as many channels.
+func received(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

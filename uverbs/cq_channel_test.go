@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,5 +62,69 @@ func TestNoMoreChannels(t *testing.T) {
 	refuse(true)
 	if b := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t); a.channel != b.channel {
 		t.Error("two CQs use two channels")
+	}
+}
+
+// TestCommonChannelsChurn creates CQs in several goroutines while other creations fail, and give up new channels.
+func TestCommonChannelsChurn(t *testing.T) {
+	r := newRig(t)
+	closed := good(r.c.AllocPD())(t)
+	check(t, closed.Close())
+	var failing, working sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		failing.Go(func() {
+			for !received(stop) {
+				if _, err := r.c.CreateCQ(CQConfig{Entries: 1, PD: closed}); !errors.Is(err, ErrClosed) || errors.Is(err, ErrBusy) {
+					t.Errorf("on a closed PD: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 2 {
+		working.Go(func() {
+			for range 300 {
+				cq, err := r.c.CreateCQ(CQConfig{Entries: 1})
+				if err == nil {
+					err = cq.Close()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	close(stop)
+	failing.Wait()
+	for _, ch := range r.c.channels {
+		if n := ch.userCount(); n != 0 {
+			t.Errorf("%v has %d users", ch, n)
+		}
+	}
+}
+
+// TestCommonChannelsAtOnce checks that CQs that are created at the same time have a channel each.
+func TestCommonChannelsAtOnce(t *testing.T) {
+	r := newRig(t)
+	var cqs [8]*CQ
+	var creating sync.WaitGroup
+	for i := range cqs {
+		creating.Go(func() {
+			var err error
+			if cqs[i], err = r.c.CreateCQ(CQConfig{Entries: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	creating.Wait()
+	for i, a := range cqs {
+		for _, b := range cqs[:i] {
+			if a.channel == b.channel {
+				t.Errorf("%v and %v use %v", a, b, a.channel)
+			}
+		}
 	}
 }

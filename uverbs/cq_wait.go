@@ -148,16 +148,22 @@ func (q *CQ) poll(ctx context.Context) {
 	}
 	start := time.Now()
 	for i := 1; ; i++ {
-		if ready, err := q.look(); ready || err != nil {
-			q.polling.done(ready)
+		ready, err := q.look()
+		if ready {
+			q.polling.done(true)
+		}
+		if ready || err != nil {
 			return
 		}
 		if i%pollsPerLook != 0 {
 			continue
 		}
 		// The clock of a testing/synctest bubble stands still, but a poll takes longer than a nanosecond.
-		if time.Since(start) >= most || time.Duration(i) >= most || received(ctx.Done()) {
+		if time.Since(start) >= most || time.Duration(i) >= most {
 			q.polling.done(false)
+			return
+		}
+		if received(ctx.Done()) || received(q.channel.broken) {
 			return
 		}
 		if i%(pollsPerLook*looksPerYield) == 0 {
@@ -215,16 +221,6 @@ func (q *CQ) waitEnded(ctx context.Context) (bool, error) {
 		return true, q.channelError()
 	}
 	return false, nil
-}
-
-// received receives from c if it can do so at once. A few calls cost less than one select with as many channels.
-func received(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // read reads the channel for q's waiter, which holds the read token, until an event of q
