@@ -44,8 +44,8 @@
 // [Conn.SendComp] waits until a send, READ or WRITE has completed, and
 // [Conn.RecvComp] until a message has arrived. Both accept a context and do not
 // block a thread. All synchronous ids of a process, including all connections, share
-// one descriptor and one goroutine that reads it. Completions arrive through one
-// descriptor for each device.
+// one descriptor and one goroutine that reads it. Completions arrive through up to 64
+// descriptors for each device.
 //
 // # Datagrams and multicast
 //

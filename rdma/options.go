@@ -185,8 +185,9 @@ func (o *ListenOptions) cm() cm.ListenOptions {
 }
 
 // A Trace has functions that are called when something happens. Any of them may be nil. They are called by
-// the goroutine that notices it, those of one connection in the order of events, and must not block or panic. They may
-// call the methods of the connection, except Close, CloseWithError, Shutdown, and those that wait.
+// the goroutine that notices it, those of one connection in the order of events, and must not block, panic or call
+// [Client.Close]. They may call the methods of the connection, except Close, CloseWithError, Shutdown, and those that
+// wait.
 type Trace struct {
 	// Connected is called when a connection is established.
 	Connected func(c *Conn)

@@ -23,9 +23,9 @@
 //
 // # Cost
 //
-// A connection has neither a goroutine nor a descriptor. Its completions arrive through one descriptor for each
-// device. A call that has nothing to wait for makes no system call, except that rxe needs one for each message that is
-// sent. Read and Write allocate nothing.
+// A connection has no goroutine. Up to 64 connections of a device have a descriptor each, through which they learn
+// of completions, and more share those. A call that has nothing to wait for makes no system call, except that rxe
+// needs one for each message that is sent. Read and Write allocate nothing.
 //
 // A connection takes part in the protocol only within its calls: while no call waits or runs, the peer can
 // send no more than there is room for. It is not told of new room, and a keepalive is its only sign of life.

@@ -10,7 +10,7 @@
 set -eu
 duration=${1:-15m}
 go=${GO:-go}
-words='Race|Stress|Chaos|Churn|Storm|Concurrent|Gone|Remov'
+words='Race|Stress|Chaos|Churn|Storm|Concurrent|Gone|Remov|Polling'
 
 case $duration in
 *h) seconds=$((${duration%h} * 3600)) ;;
@@ -48,7 +48,7 @@ while [ $(($(date +%s) - began)) -lt "$seconds" ]; do
 		if ! (cd "$pkg" && env $env "${entry#*=}" -test.run="$words" -test.shuffle="$seed" -test.timeout=15m) >"$dir/out" 2>&1; then
 			cat "$dir/out"
 			echo "chaos: pass $pass of $pkg failed after $(($(date +%s) - began)) s. Again:"
-			echo "CGO_ENABLED=1 $env $go test -race -vet=off -run='$words' -shuffle=$seed $pkg"
+			echo "CGO_ENABLED=1 $go test -race -vet=off -timeout=15m -exec='env $env' -run='$words' -shuffle=$seed $pkg"
 			exit 1
 		fi
 	done

@@ -74,8 +74,8 @@ var fileLayers = map[string][]fileLayer{
 	},
 }
 
-// upwardUses are the uses of a higher layer, as user: used. A Context refers to the channel that
-// its CQs share, and to its provider, whose methods have configurations and requests as
+// upwardUses are the uses of a higher layer, as user: used. A Context refers to the channels of
+// its CQs, and to its provider, whose methods have configurations and requests as
 // parameters. An id refers to the SyncID or the channel that reads its events. In rdma, one
 // queue carries the messages, calls and accesses to memory of a Conn, and the leader handles the
 // completions of all of them.

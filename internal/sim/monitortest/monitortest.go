@@ -86,17 +86,20 @@ const (
 	descriptor
 )
 
+// epoch is when the program started.
+var epoch = time.Now()
+
 // A crowd occupies all CPUs.
 type crowd struct {
 	n      int64
 	busy   atomic.Int64
-	began  time.Time
+	began  atomic.Int64    // in nanoseconds since epoch
 	delays [3]atomic.Int64 // in nanoseconds; 0: still waiting
 }
 
 // done records the delay of one who expected to run d after the crowd began.
 func (c *crowd) done(what int, d time.Duration) {
-	c.delays[what].Store(max(int64(time.Since(c.began)-d), 1))
+	c.delays[what].Store(max(int64(time.Since(epoch)-d)-c.began.Load(), 1))
 }
 
 // finished reports whether all have run.
@@ -111,7 +114,7 @@ func (c *crowd) finished() bool {
 
 // begin starts those who need a CPU. other is the descriptor.
 func (c *crowd) begin(other int) error {
-	c.began = time.Now()
+	c.began.Store(int64(time.Since(epoch)))
 	go c.done(ready, 0)
 	time.AfterFunc(timeout, func() { c.done(timer, timeout) })
 	return expire(other, time.Millisecond)
