@@ -11,8 +11,9 @@ import (
 // and more until the goroutine runs again, so a wait that ends sooner should not sleep.
 
 const (
-	// chosenPolling is how long a wait polls if the program leaves that to the library: about as long as a sleep costs.
-	chosenPolling = 20 * time.Microsecond
+	// chosenPolling is how long a wait polls if the program leaves that to the library: about as long as a sleep lasts at
+	// least. It is less than soft-RoCE needs, which may need the CPU on which the wait polls.
+	chosenPolling = 10 * time.Microsecond
 	// maxSkips is how many waits at most do not poll after those that polled in vain.
 	maxSkips = 255
 	// pollsPerLook is how many polls there are between two looks at the clock and at the ctx, and looksPerYield how many

@@ -40,7 +40,7 @@ func (q *CQ) Wait(ctx context.Context) error {
 }
 
 // SetPolling sets how long [CQ.Wait] and [CQ.PollWait] poll before they sleep. With 0, as at first, the library
-// chooses: a wait polls for up to 20 µs if the last one that polled found a completion, and now and then otherwise. If
+// chooses: a wait polls for up to 10 µs if the last one that polled found a completion, and now and then otherwise. If
 // d is negative, waits do not poll. A wait that polls lets other goroutines run, and ends for the same reasons as one
 // that sleeps.
 func (q *CQ) SetPolling(d time.Duration) { q.polling.set.Store(int64(d)) }
