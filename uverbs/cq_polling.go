@@ -11,8 +11,8 @@ import (
 // and more until the goroutine runs again, so a wait that ends sooner should not sleep.
 
 const (
-	// chosenPolling is how long a wait polls if the program leaves that to the library: about as long as a sleep lasts at
-	// least. It is less than soft-RoCE needs, which may need the CPU on which the wait polls.
+	// chosenPolling is how long a wait polls if the program leaves that to the library: as long as C's rsockets do.
+	// Soft-RoCE takes longer, and may need the CPU on which the wait polls.
 	chosenPolling = 10 * time.Microsecond
 	// maxSkips is how many waits at most do not poll after those that polled in vain.
 	maxSkips = 255
