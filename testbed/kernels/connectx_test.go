@@ -26,12 +26,13 @@ type site struct {
 	skip     string
 	only     string // regular expression for the tests of the packages that are not a provider; "" means all
 	repeats  string // the place whose tests those beyond basic repeat (vm.SkipRepeat); may be ""
+	cpus     int    // if not as vm.Start chooses
 	objects  bool   // examples/objects runs, too
 }
 
 var sites = []site{
 	{kernel: "6.12", link: connectx.Ethernet, packages: []string{"internal/rdmacm", "provider/mlx5", "provider/mlx5/devx",
-		"uverbs/devicetest", "cm/devicetest", "cm", "rdma", "rsocket", "testbed/netconn"}, objects: true},
+		"uverbs/devicetest", "cm/devicetest", "cm", "rdma", "rsocket", "testbed/netconn"}, objects: true, cpus: 2},
 	{kernel: "6.12", link: connectx.InfiniBand, packages: []string{"provider/mlx5", "provider/mlx5/devx",
 		"uverbs/devicetest", "cm/devicetest"}, skip: suite.Ethernet + "|" + linkless},
 	{kernel: "6.1", link: connectx.Ethernet, packages: onEachKernel, skip: ours, repeats: "6.12/roce"},
@@ -108,7 +109,7 @@ func (s site) boot(t *testing.T, v *violations) *vm.Guest {
 	t.Helper()
 	t.Cleanup(func() { v.check(t) }) // after the world has stopped
 	w := world.StartTest(t, world.Config{LinkLayer: s.link, Devices: 1, Adapt: world.OnDemand(s.kernel), Violation: v.add})
-	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, VFIOUser: w.Sockets(),
+	g := vm.Start(t, vm.Config{Kernel: s.kernel, Root: true, CPUs: s.cpus, VFIOUser: w.Sockets(),
 		Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm", "rdma_rxe"}})
 	script := "ip link set lo up\n"
 	if s.link == connectx.Ethernet {

@@ -89,7 +89,7 @@ const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|
 var places = []place{
 	{config: vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true}, packages: library, skip: scale,
 		repeats: "6.12/amd64", divided: true},
-	{config: vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true},
+	{config: vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true, CPUs: 2},
 		packages: slices.Concat(library, programs, mistakes, conns), objects: true},
 	{config: vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, packages: slices.Concat(library, mistakes),
 		skip: scale, repeats: "6.12/amd64", divided: true},
