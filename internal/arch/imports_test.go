@@ -58,7 +58,7 @@ var layers = []struct {
 	{"rsocket", []string{"cm", "uverbs", "internal/lead", "internal/memlock", "internal/quota"}},
 	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
 	{"provider/all", []string{"provider/..."}},
-	{"internal/firmware", []string{"uverbs"}},
+	{"internal/firmware", []string{"uverbs", "internal/ioctl", "internal/uapi"}},
 	{"provider/mlx5/devx", []string{"uverbs", "mmio", "provider/mlx5", "internal/ctxerr", "internal/driver",
 		"internal/provider", "internal/firmware", "internal/ioctl", "internal/uapi"}},
 	{"provider/mlx5/gen", nil},

@@ -1,4 +1,4 @@
-// Package firmware explains why the firmware of a ConnectX refused a command.
+// Package firmware executes commands of a ConnectX's firmware, and explains why it refused one.
 package firmware
 
 import (

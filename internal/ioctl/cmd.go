@@ -184,6 +184,15 @@ func WriteEx[Resp, Req any](c *Cmd, cmd uint64, req *Req) *Resp {
 	return Write[Resp](c, cmd|uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED, req)
 }
 
+// Destroy runs a method whose only attribute is the handle of an object.
+func (d *Device) Destroy(object, method, id uint16, handle uint32) error {
+	c := Get()
+	defer c.Put()
+	c.Start(object, method)
+	c.Handle(id, handle)
+	return d.Do(c)
+}
+
 // InOf adds a struct as an input.
 func InOf[T any](c *Cmd, id uint16, v *T) { c.In(id, bytesOf(v)) }
 

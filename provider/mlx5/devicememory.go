@@ -82,11 +82,7 @@ func (c *deviceContext) mapDM(start uint64, page uint16, n int) (mem *provider.M
 }
 
 func (c *deviceContext) freeDM(handle uint32) error {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE)
-	cmd.Handle(uapi.UVERBS_ATTR_FREE_DM_HANDLE, handle)
-	return c.dev.Do(cmd)
+	return c.dev.Destroy(uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE, uapi.UVERBS_ATTR_FREE_DM_HANDLE, handle)
 }
 
 // deviceMemoryOffset returns the offset at which the kernel maps device memory. The index has 16

@@ -7,8 +7,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/firmware"
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -142,7 +140,7 @@ func withLAG(qp *uverbs.QP, op string, f func(*lagQP) error) error {
 func (l *lagQP) query() (port, active int, err error) {
 	in, out := make([]byte, queryLAGSize), make([]byte, queryLAGSize)
 	binary.BigEndian.PutUint16(in, opQueryLAG)
-	err = l.ctx.generalCommand(l.op, in, out)
+	err = firmware.Execute(l.ctx.dev, l.op, in, out)
 	var refused *firmware.StatusError
 	switch {
 	case errors.As(err, &refused), err == nil && !l.ownCap && out[queryLAGState]&lagStateMask == 0:
@@ -167,7 +165,7 @@ func (l *lagQP) port() (int, error) {
 	if l.kind() == uverbs.RawPacket {
 		in, out, at = command(opQueryTIS, queryQPSize, l.tis), make([]byte, queryTISReply), queryTISPort
 	}
-	err := l.ctx.queryObject(l.op, l.Handle, in, out)
+	err := firmware.Query(l.ctx.dev, l.op, l.Handle, in, out)
 	return int(out[at] & portMask), err
 }
 
@@ -188,15 +186,4 @@ func (l *lagQP) modify(port uint8) error {
 	binary.BigEndian.PutUint32(in[modifyQPMask:], changeLAGPort)
 	in[modifyQPPort] = port
 	return l.ctx.modifyObject(l.op, l.Handle, in)
-}
-
-// queryObject executes a command of DevX that queries an object of the verbs.
-func (c *deviceContext) queryObject(op string, handle uint32, in, out []byte) error {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY)
-	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, handle)
-	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in)
-	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
-	return firmware.Explain(op, c.dev.Do(cmd), in, out)
 }

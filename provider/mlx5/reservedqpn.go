@@ -10,7 +10,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -85,7 +84,7 @@ func (n *ReservedQPN) Close() error {
 	}
 	b := n.block
 	if b.returned+1 == b.size {
-		if err := b.destroy(); err != nil && !gone(err) {
+		if err := firmware.Destroy(b.dev, b.handle); err != nil && !gone(err) {
 			return kernelError("return a reserved QP number", b.dev.Name(), err, "")
 		}
 		if n.from.last == b {
@@ -135,26 +134,9 @@ func (b *reservedBlock) create() error {
 	binary.BigEndian.PutUint16(in, opCreateGeneral)
 	binary.BigEndian.PutUint16(in[generalType:], objectReserved)
 	in[generalRange] = log2(int(b.size))
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE)
-	cmd.NewHandle(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
-	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in)
-	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
-	if err := firmware.Explain(opAllocReserved, b.dev.Do(cmd), in, out); err != nil {
-		return err
-	}
-	b.handle = cmd.Made(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
-	b.first = binary.BigEndian.Uint32(out[generalNumber:])
-	return nil
-}
-
-func (b *reservedBlock) destroy() error {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_DESTROY)
-	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE, b.handle)
-	return b.dev.Do(cmd)
+	handle, err := firmware.Create(b.dev, opAllocReserved, in, out)
+	b.handle, b.first = handle, binary.BigEndian.Uint32(out[generalNumber:])
+	return err
 }
 
 // gone reports whether an object cannot be destroyed because the context is closed or the device is removed. The kernel

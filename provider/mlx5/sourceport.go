@@ -7,8 +7,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/firmware"
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -56,16 +54,9 @@ func command(opcode uint16, n int, number uint32) []byte {
 	return in
 }
 
-// modifyObject executes a command of DevX that changes an object of the verbs.
+// modifyObject executes a command that changes an object of the verbs.
 func (c *deviceContext) modifyObject(op string, handle uint32, in []byte) error {
-	out := make([]byte, modifyQPReply)
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
-	cmd.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, handle)
-	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in)
-	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
-	return firmware.Explain(op, c.dev.Do(cmd), in, out)
+	return firmware.Modify(c.dev, op, handle, in, make([]byte, modifyQPReply))
 }
 
 // The command QUERY_HCA_CAP for the current general capabilities, and the place of one in its reply.
@@ -107,7 +98,7 @@ func (c *deviceContext) queryCaps(op string, mod uint16) ([]byte, error) {
 	in, out := make([]byte, queryCapSize), make([]byte, queryCapReply)
 	binary.BigEndian.PutUint16(in, opQueryCap)
 	binary.BigEndian.PutUint16(in[6:], mod)
-	switch err := c.generalCommand(op, in, out); err {
+	switch err := firmware.Execute(c.dev, op, in, out); err {
 	case nil:
 		return out, nil
 	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL:
@@ -115,14 +106,4 @@ func (c *deviceContext) queryCaps(op string, mod uint16) ([]byte, error) {
 	default:
 		return nil, err
 	}
-}
-
-// generalCommand executes a command of DevX that refers to no object.
-func (c *deviceContext) generalCommand(op string, in, out []byte) error {
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
-	cmd.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
-	cmd.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
-	return firmware.Explain(op, c.dev.Do(cmd), in, out)
 }

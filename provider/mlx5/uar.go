@@ -147,11 +147,8 @@ func (u *uars) destroy(p *uarPage) error {
 	if !p.object {
 		return nil
 	}
-	c := ioctl.Get()
-	defer c.Put()
-	c.Start(uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY)
-	c.Handle(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, p.handle)
-	err := u.dev.Do(c)
+	err := u.dev.Destroy(uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY,
+		uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, p.handle)
 	if errors.Is(err, unix.EIO) { // the device was removed, and its pages with it
 		return nil
 	}

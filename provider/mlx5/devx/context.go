@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	_ "github.com/goverbs/goverbs/provider/mlx5" // opens the devices
@@ -27,11 +28,7 @@ const opCommand = "execute a command of DevX"
 // sizes are wrong or the kernel does not permit the command, and [uverbs.ErrClosed] after Close of ctx.
 func Command(ctx *uverbs.Context, in, out []byte) error {
 	return with(ctx, opCommand, func(dev *ioctl.Device) error {
-		return execute(dev, in, out, func(c *ioctl.Cmd) {
-			c.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
-			c.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
-			c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
-		}, nil)
+		return execute(in, out, func() error { return firmware.Execute(dev, opCommand, in, out) })
 	})
 }
 
@@ -70,32 +67,33 @@ func with(ctx *uverbs.Context, op string, f func(*ioctl.Device) error) error {
 	})
 }
 
+// An object is an object of the kernel on the device of a context.
+type object struct {
+	dev    *ioctl.Device
+	handle uint32
+	life   driver.Extension
+}
+
+// create creates the object that cfg describes. cfg.Create sets o.handle.
+func (o *object) create(ctx *uverbs.Context, op string, cfg driver.ExtensionConfig) error {
+	return with(ctx, op, func(dev *ioctl.Device) (err error) {
+		o.dev = dev
+		o.life, err = driver.Extend(ctx, op, cfg)
+		return err
+	})
+}
+
 func notMlx5(op string, dev *ioctl.Device) error {
 	return &uverbs.Error{Op: op, Object: dev.Name(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 		Detail: "DevX is for devices of mlx5"}
 }
 
-// execute issues a command that fill encodes, and explains the reply of a device that refuses it. made is called after
-// success; it may be nil.
-func execute(dev *ioctl.Device, in, out []byte, fill, made func(*ioctl.Cmd)) error {
-	if err := checkSizes(in, out); err != nil {
-		return err
-	}
-	c := ioctl.Get()
-	defer c.Put()
-	fill(c)
-	err := dev.Do(c)
-	if err == nil && made != nil {
-		made(c)
-	}
-	return explain(err, in, out)
-}
-
-func checkSizes(in, out []byte) error {
+// execute calls f, which executes a command, and makes the error one that programs know.
+func execute(in, out []byte, f func() error) error {
 	if min(len(in), len(out)) < headerSize || max(len(in), len(out)) > maxSize {
 		return invalid(opCommand, "%d bytes and a reply of %d: both have %d to %d", len(in), len(out), headerSize, maxSize)
 	}
-	return nil
+	return explain(f())
 }
 
 func invalid(op, format string, args ...any) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -13,11 +14,7 @@ import (
 const cmdCreateMKey = 0x200
 
 // An Obj is an object that was created by a command: struct mlx5dv_devx_obj.
-type Obj struct {
-	dev    *ioctl.Device
-	handle uint32
-	life   driver.Extension
-}
+type Obj struct{ object }
 
 // Create executes a command that creates an object, such as CREATE_QP: mlx5dv_devx_obj_create(3). The reply, with the
 // number of the object, is written to out. The kernel knows the command that destroys the object.
@@ -31,40 +28,21 @@ type Obj struct {
 // the sizes are wrong, the kernel does not permit the command or the device refuses it, and
 // [uverbs.ErrClosed] after Close of ctx.
 func Create(ctx *uverbs.Context, in, out []byte) (*Obj, error) {
-	const op = "create an object of DevX"
 	o := &Obj{}
-	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
-		o.dev = dev
-		o.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "DevX object",
-			Memory: len(in) >= headerSize && binary.BigEndian.Uint16(in) == cmdCreateMKey,
-			Create: func(driver.Extension) (uint32, error) {
-				err := o.create(in, out)
-				return o.handle, err
-			},
-			Destroy: func() error { return o.destroy() }})
-		return err
-	})
+	err := o.create(ctx, "create an object of DevX", driver.ExtensionConfig{Kind: "DevX object",
+		Memory: len(in) >= headerSize && binary.BigEndian.Uint16(in) == cmdCreateMKey,
+		Create: func(driver.Extension) (uint32, error) {
+			err := execute(in, out, func() (err error) {
+				o.handle, err = firmware.Create(o.dev, opCommand, in, out)
+				return err
+			})
+			return o.handle, err
+		},
+		Destroy: func() error { return firmware.Destroy(o.dev, o.handle) }})
 	if err != nil {
 		return nil, err
 	}
 	return o, nil
-}
-
-func (o *Obj) create(in, out []byte) error {
-	return execute(o.dev, in, out, func(c *ioctl.Cmd) {
-		c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE)
-		c.NewHandle(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
-		c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in)
-		c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
-	}, func(c *ioctl.Cmd) { o.handle = c.Made(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE) })
-}
-
-func (o *Obj) destroy() error {
-	c := ioctl.Get()
-	defer c.Put()
-	c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_DESTROY)
-	c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE, o.handle)
-	return o.dev.Do(c)
 }
 
 // Query executes a command that queries the object: mlx5dv_devx_obj_query(3). The command must name the object. The
@@ -74,12 +52,7 @@ func (o *Obj) Query(in, out []byte) error {
 }
 
 func query(dev *ioctl.Device, handle uint32, in, out []byte) error {
-	return execute(dev, in, out, func(c *ioctl.Cmd) {
-		c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY)
-		c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, handle)
-		c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in)
-		c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
-	}, nil)
+	return execute(in, out, func() error { return firmware.Query(dev, opCommand, handle, in, out) })
 }
 
 // Modify executes a command that changes the object, such as RST2INIT_QP: mlx5dv_devx_obj_modify(3). The command must
@@ -89,12 +62,7 @@ func (o *Obj) Modify(in, out []byte) error {
 }
 
 func modify(dev *ioctl.Device, handle uint32, in, out []byte) error {
-	return execute(dev, in, out, func(c *ioctl.Cmd) {
-		c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
-		c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, handle)
-		c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in)
-		c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
-	}, nil)
+	return execute(in, out, func() error { return firmware.Modify(dev, opCommand, handle, in, out) })
 }
 
 // Close destroys the object: mlx5dv_devx_obj_destroy(3). If the device refuses, because another object uses it, the

@@ -24,10 +24,8 @@ type PacingConfig struct {
 
 // A Pacing is an entry of the device's table of rates: struct mlx5dv_pp.
 type Pacing struct {
-	dev    *ioctl.Device
-	handle uint32
-	index  uint16
-	life   driver.Extension
+	object
+	index uint16
 }
 
 // The context of a rate, as SET_PP_RATE_LIMIT has it.
@@ -45,16 +43,12 @@ const (
 func AllocPacing(ctx *uverbs.Context, cfg PacingConfig) (*Pacing, error) {
 	const op = "allocate an entry of the table of rates"
 	p := &Pacing{}
-	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
-		if cfg.Rate == 0 {
-			return invalid(op, "Rate is 0: an entry has a rate")
-		}
-		p.dev = dev
-		p.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "packet pacing",
-			Create:  func(driver.Extension) (uint32, error) { return p.alloc(op, &cfg) },
-			Destroy: func() error { return p.free() }})
-		return err
-	})
+	err := p.create(ctx, op, driver.ExtensionConfig{Kind: "packet pacing",
+		Create: func(driver.Extension) (uint32, error) { return p.alloc(op, &cfg) },
+		Destroy: func() error {
+			return p.dev.Destroy(uapi.MLX5_IB_OBJECT_PP, uapi.MLX5_IB_METHOD_PP_OBJ_DESTROY,
+				uapi.MLX5_IB_ATTR_PP_OBJ_DESTROY_HANDLE, p.handle)
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +56,9 @@ func AllocPacing(ctx *uverbs.Context, cfg PacingConfig) (*Pacing, error) {
 }
 
 func (p *Pacing) alloc(op string, cfg *PacingConfig) (uint32, error) {
+	if cfg.Rate == 0 {
+		return 0, invalid(op, "Rate is 0: an entry has a rate")
+	}
 	b := make([]byte, rateSize)
 	binary.BigEndian.PutUint32(b, cfg.Rate)
 	binary.BigEndian.PutUint32(b[rateBurst:], cfg.Burst)
@@ -86,14 +83,6 @@ func (p *Pacing) alloc(op string, cfg *PacingConfig) (uint32, error) {
 	}
 	p.index, p.handle = *index, c.Made(uapi.MLX5_IB_ATTR_PP_OBJ_ALLOC_HANDLE)
 	return p.handle, nil
-}
-
-func (p *Pacing) free() error {
-	c := ioctl.Get()
-	defer c.Put()
-	c.Start(uapi.MLX5_IB_OBJECT_PP, uapi.MLX5_IB_METHOD_PP_OBJ_DESTROY)
-	c.Handle(uapi.MLX5_IB_ATTR_PP_OBJ_DESTROY_HANDLE, p.handle)
-	return p.dev.Do(c)
 }
 
 // Index returns the number of the entry, packet_pacing_rate_limit_index in the context of a send queue.

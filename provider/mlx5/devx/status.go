@@ -41,10 +41,8 @@ func (e *StatusError) Error() string {
 	return (&firmware.StatusError{Opcode: e.Opcode, Status: uint8(e.Status), Syndrome: e.Syndrome}).Error()
 }
 
-// explain returns the error of a command. A StatusError replaces the error of package firmware, whose types programs
-// cannot name.
-func explain(err error, in, out []byte) error {
-	err = firmware.Explain(opCommand, err, in, out)
+// explain returns err with a StatusError in place of the error of package firmware, whose types programs cannot name.
+func explain(err error) error {
 	var e *uverbs.Error
 	var refused *firmware.StatusError
 	if errors.As(err, &e) && errors.As(e.Err, &refused) {

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/firmware"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -15,12 +16,12 @@ func TestStatusError(t *testing.T) {
 	in := append([]byte{0x05, 0x00}, make([]byte, 14)...) // CREATE_QP
 	out := append([]byte{byte(ResourceBusy), 0, 0, 0, 0xde, 0xad, 0xbe, 0xef}, make([]byte, 8)...)
 	want := StatusError{Opcode: 0x500, Status: ResourceBusy, Syndrome: 0xdeadbeef}
-	err := explain(unix.EREMOTEIO, in, out)
+	err := explain(firmware.Explain(opCommand, unix.EREMOTEIO, in, out))
 	var said *StatusError
 	if !errors.As(err, &said) || *said != want || !errors.Is(err, uverbs.ErrBusy) {
 		t.Errorf("%v, want %v", err, &want)
 	}
-	if err := explain(nil, in, out); err != nil {
+	if err := explain(nil); err != nil {
 		t.Errorf("%v after success", err)
 	}
 }
@@ -33,7 +34,7 @@ func TestSizes(t *testing.T) {
 	}{
 		{16, 16, true}, {15, 16, false}, {16, 15, false}, {0xffff, 0xffff, true}, {0x10000, 16, false}, {16, 0x10000, false},
 	} {
-		if err := checkSizes(make([]byte, c.in), make([]byte, c.out)); (err == nil) != c.ok ||
+		if err := execute(make([]byte, c.in), make([]byte, c.out), func() error { return nil }); (err == nil) != c.ok ||
 			!c.ok && !errors.Is(err, uverbs.ErrInvalid) {
 			t.Errorf("%d and %d bytes: %v", c.in, c.out, err)
 		}

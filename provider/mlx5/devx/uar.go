@@ -24,11 +24,9 @@ const (
 
 // A UAR is a page of doorbell registers: struct mlx5dv_devx_uar.
 type UAR struct {
-	dev    *ioctl.Device
-	handle uint32
-	page   uint32
-	mem    *provider.Mapping
-	life   driver.Extension
+	object
+	page uint32
+	mem  *provider.Mapping
 }
 
 // uarSize is the size of a page of registers.
@@ -44,16 +42,11 @@ const ArmRegister = 0x20
 // AllocUAR allocates a page: mlx5dv_devx_alloc_uar(3). It returns [uverbs.ErrNotSupported] if the device, the kernel or
 // the CPU does not have the type, and [uverbs.ErrClosed] after Close of ctx.
 func AllocUAR(ctx *uverbs.Context, kind UARType) (*UAR, error) {
-	const op = "allocate a page of doorbell registers"
 	u := &UAR{}
-	err := with(ctx, op, func(dev *ioctl.Device) (err error) {
-		u.dev = dev
-		u.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "UAR",
-			Create:  func(driver.Extension) (uint32, error) { return u.alloc(kind) },
-			Destroy: func() error { return u.free() },
-			Retire:  func() error { return u.mem.Retire() }})
-		return err
-	})
+	err := u.create(ctx, "allocate a page of doorbell registers", driver.ExtensionConfig{Kind: "UAR",
+		Create:  func(driver.Extension) (uint32, error) { return u.alloc(kind) },
+		Destroy: u.free,
+		Retire:  func() error { return u.mem.Retire() }})
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +79,8 @@ func (u *UAR) alloc(kind UARType) (uint32, error) {
 }
 
 func (u *UAR) free() error {
-	c := ioctl.Get()
-	defer c.Put()
-	c.Start(uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY)
-	c.Handle(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, u.handle)
-	return u.dev.Do(c)
+	return u.dev.Destroy(uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY,
+		uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, u.handle)
 }
 
 // Page returns the number of the page, uar_page in commands.

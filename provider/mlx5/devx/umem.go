@@ -14,12 +14,10 @@ import (
 // A Umem is memory that commands refer to by a number, for the rings and doorbell records of objects: struct
 // mlx5dv_devx_umem. The device reads and writes it.
 type Umem struct {
-	dev    *ioctl.Device
-	handle uint32
-	id     uint32
-	mem    *provider.Mapping
-	n      int
-	life   driver.Extension
+	object
+	id  uint32
+	mem *provider.Mapping
+	n   int
 }
 
 // AllocUmem allocates n zero bytes outside the Go heap, at the beginning of a page, and registers them:
@@ -41,9 +39,12 @@ func AllocUmem(ctx *uverbs.Context, n int, access uverbs.Access) (*Umem, error) 
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
 		u.life, err = driver.Extend(ctx, op, driver.ExtensionConfig{Kind: "umem",
-			Create:  func(driver.Extension) (uint32, error) { return u.register(access) },
-			Destroy: func() error { return u.deregister() },
-			Retire:  func() error { return u.mem.Retire() }})
+			Create: func(driver.Extension) (uint32, error) { return u.register(access) },
+			Destroy: func() error {
+				return u.dev.Destroy(uapi.MLX5_IB_OBJECT_DEVX_UMEM, uapi.MLX5_IB_METHOD_DEVX_UMEM_DEREG,
+					uapi.MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE, u.handle)
+			},
+			Retire: func() error { return u.mem.Retire() }})
 		if err != nil {
 			_ = u.mem.Unmap() // the first error says more
 		}
@@ -69,14 +70,6 @@ func (u *Umem) register(access uverbs.Access) (uint32, error) {
 	}
 	u.id, u.handle = *id, c.Made(uapi.MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE)
 	return u.handle, nil
-}
-
-func (u *Umem) deregister() error {
-	c := ioctl.Get()
-	defer c.Put()
-	c.Start(uapi.MLX5_IB_OBJECT_DEVX_UMEM, uapi.MLX5_IB_METHOD_DEVX_UMEM_DEREG)
-	c.Handle(uapi.MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE, u.handle)
-	return u.dev.Do(c)
 }
 
 // ID returns the number by which commands refer to the memory.
