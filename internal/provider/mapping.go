@@ -96,37 +96,36 @@ func (m *Mapping) Bytes() []byte { return m.mem }
 
 // Retire replaces the memory with zero pages at the same address and releases what
 // was mapped there. Other goroutines may read and write the memory meanwhile. After
-// success, further calls return nil. After an error, Retire may be called again.
+// success, further calls return nil, as for a nil Mapping. After an error, Retire may be called again.
 func (m *Mapping) Retire() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.retired {
-		return nil
-	}
-	if !m.external {
-		if err := overlay(m.mem); err != nil {
-			return err
+	return m.end(func() error {
+		err := overlay(m.mem)
+		if err == nil {
+			// The slice is not Go memory, so passing it to the cleanup does not keep the
+			// Mapping reachable.
+			runtime.AddCleanup(m, unmap, m.mem)
 		}
-		// The slice is not Go memory, so passing it to the cleanup does not keep the
-		// Mapping reachable.
-		runtime.AddCleanup(m, unmap, m.mem)
-	}
-	m.retired = true
-	m.ticket.Done()
-	return nil
+		return err
+	})
 }
 
 // Unmap unmaps the memory. The caller ensures that no goroutine accesses it any
-// more. After Retire or Unmap, Unmap does nothing. After an error, it may be called
+// more. After Retire or Unmap, and for a nil Mapping, Unmap does nothing. After an error, it may be called
 // again.
-func (m *Mapping) Unmap() error {
+func (m *Mapping) Unmap() error { return m.end(func() error { return ioctl.Unmap(m.mem) }) }
+
+// end calls f unless the Mapping is nil, its memory belongs to the program, or f has succeeded before.
+func (m *Mapping) end(f func() error) error {
+	if m == nil {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.retired {
 		return nil
 	}
 	if !m.external {
-		if err := ioctl.Unmap(m.mem); err != nil {
+		if err := f(); err != nil {
 			return err
 		}
 	}

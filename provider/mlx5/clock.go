@@ -26,19 +26,23 @@ func (c *clock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) error {
 	if r.CompMask&uapi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET == 0 {
 		return nil
 	}
-	page := unix.Getpagesize()
-	if off%4 != 0 || off > uint64(page-8) {
+	if off%4 != 0 || off > uint64(unix.Getpagesize()-8) {
 		return badABI("a clock at %d of its page", off)
 	}
-	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CORE_CLOCK, 0), page)
-	if noPage(err) {
-		return nil
+	var err error
+	if c.mem, err = mapClock(dev, "map the clock", uapi.MLX5_IB_MMAP_CORE_CLOCK, 0); c.mem != nil {
+		c.high, c.low = wordOf(c.mem.Bytes()[off:]), wordOf(c.mem.Bytes()[off+4:])
 	}
-	if err != nil {
-		return kernelError("map the clock", dev.Name(), err, "")
+	return err
+}
+
+// mapClock maps the page of a command and an index. It returns nil if the page is not available.
+func mapClock(dev *ioctl.Device, op string, command, index int) (*provider.Mapping, error) {
+	mem, err := provider.MapToRead(dev, mmapOffset(command, index), unix.Getpagesize())
+	if err != nil && !noPage(err) {
+		return nil, kernelError(op, dev.Name(), err, "")
 	}
-	c.mem, c.high, c.low = mem, wordOf(mem.Bytes()[off:]), wordOf(mem.Bytes()[off+4:])
-	return nil
+	return mem, nil
 }
 
 // noPage reports whether an error of mapping a page means that the page is not available: a
@@ -61,11 +65,4 @@ func (c *deviceContext) QueryClock() (uint64, error) {
 			return uint64(high)<<32 | uint64(low), nil
 		}
 	}
-}
-
-func (c *clock) retire() error {
-	if c.mem == nil {
-		return nil
-	}
-	return c.mem.Retire()
 }

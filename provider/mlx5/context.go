@@ -197,5 +197,5 @@ func (c *deviceContext) NullKey() (uint32, bool) { return c.null, c.null != 0 }
 
 // Retire implements driver.Context.
 func (c *deviceContext) Retire() error {
-	return errors.Join(c.uars.retire(), c.clock.retire(), c.wall.retire(), c.records.retire())
+	return errors.Join(c.uars.retire(), c.clock.mem.Retire(), c.wall.mem.Retire(), c.records.retire())
 }

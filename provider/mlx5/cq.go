@@ -32,10 +32,9 @@ type cq struct {
 	memory  driver.MRUser // for messages carried in CQEs
 	storing bool          // memory.Begin was called
 
-	ctx     *deviceContext
-	rings   driver.Memory // of the parent domain, or nil
-	mem     *provider.Mapping
-	record  record
+	ctx   *deviceContext
+	rings driver.Memory // of the parent domain, or nil
+	backing
 	number  uint32
 	size    int                   // bytes of an entry
 	lost    error                 // set when the queue cannot go on
@@ -53,16 +52,10 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 		return nil, reply, err
 	}
 	q := &cq{ctx: c, rings: cfg.Memory, size: c.set.cqeSize, simple: c.indexed, key: noIndex}
-	mem, err := queueMemory(op, q.rings, pages(entries*q.size), c.set.cqPages)
-	if err != nil {
-		return nil, reply, err
-	}
-	q.use(mem, entries)
-	q.vacate(0)
-	q.memory.Open(c.memory)
-	if q.record, err = c.records.get(); err != nil {
-		err = kernelError(op, "", err, "there is no memory for its doorbell record")
-	} else {
+	if err = q.alloc(c, op, q.rings, pages(entries*q.size), c.set.cqPages); err == nil {
+		q.use(q.mem, entries)
+		q.vacate(0)
+		q.memory.Open(c.memory)
 		reply, err = q.create(create)
 	}
 	if err != nil {
@@ -178,5 +171,5 @@ func (q *cq) Retire(inUse bool) error {
 	}
 	q.halted.Store(true)
 	q.memory.Leave()
-	return errors.Join(q.ctx.records.put(q.record), q.mem.Release(inUse))
+	return q.free(q.ctx, inUse)
 }

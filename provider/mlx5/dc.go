@@ -42,8 +42,7 @@ func (c *deviceContext) createDCT(
 ) (provider.QP, driver.Reply, error) {
 	d := &dct{qp: qp{ctx: c, outOfOrder: outOfOrder, target: target{srq: unwatched(env.SRQ).(*srq), key: noNumber}}}
 	d.target.sq, d.target.rq = &d.sq, &d.rq
-	d.sq.use(nil, nil, new(uint32))
-	d.rq.use(nil, nil, new(uint32), &sizes{}, new(uint32))
+	d.useNothing()
 	req := &uapi.Mlx5IbCreateQp{Flags: uapi.MLX5_QP_FLAG_TYPE_DCT, SqBufAddr: cfg.DCKey, Uidx: noNumber - 1} // none
 	if c.indexed {
 		if req.Uidx = c.targets.add(&d.target); req.Uidx == noNumber {
@@ -63,13 +62,7 @@ func (c *deviceContext) createDCT(
 }
 
 // ModifyECE implements driver.ECE. The reply has the number of the DCT.
-func (d *dct) ModifyECE(toInit bool) ([]byte, int) {
-	req := d.modifyInput(toInit)
-	if req == nil {
-		req = new(uapi.Mlx5IbModifyQp)
-	}
-	return ioctl.BytesOf(req), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
-}
+func (d *dct) ModifyECE(toInit bool) ([]byte, int) { return d.modifyInput(toInit) }
 
 // ModifiedECE implements driver.ECE.
 func (d *dct) ModifiedECE(reply []byte) {

@@ -40,10 +40,7 @@ func ResetDCIStream(qp *uverbs.QP, stream uint16) error {
 		case s != uverbs.StateRTS:
 			return invalid(opResetDCIStream, "the DCI is in state %v: its streams can be reset in state RTS", s)
 		}
-		general, err := c.generalCaps(opResetDCIStream)
-		if err == nil && general[extCapByte]&extCapBit == 0 {
-			err = notSupported(opResetDCIStream, "the device does not reset streams")
-		}
+		err := c.need(opResetDCIStream, extCapByte, extCapBit, "the device does not reset streams")
 		if err != nil {
 			return err
 		}

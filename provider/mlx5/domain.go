@@ -1,12 +1,11 @@
 package mlx5
 
 import (
-	"golang.org/x/sys/unix"
+	"errors"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A threadDomain implements driver.TD. Its queues share one register that no other queue
@@ -39,9 +38,8 @@ func (d *threadDomain) Retire() error {
 func (u *uars) ofDomain() (*register, error) {
 	const op = "allocate TD"
 	if u.fixed != nil {
-		return nil, &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the kernel allocates no register pages on demand, Linux 5.7 is the first that does: " +
-				"set SingleGoroutine of each queue, which leaves its locks out"}
+		return nil, notSupported(op, "the kernel allocates no register pages on demand, Linux 5.7 is the first that does: "+
+			"set SingleGoroutine of each queue, which leaves its locks out")
 	}
 	if u.split == 0 {
 		return u.plain, nil // a store of 8 bytes is atomic and needs no lock
@@ -54,7 +52,7 @@ func (u *uars) ofDomain() (*register, error) {
 			return nil, kernelError(op, u.dev.Name(), err,
 				"the device has no register page left, or a policy forbids it: close thread domains or QPs, or do without")
 		}
-		for _, r := range u.registersOf(p) {
+		for _, r := range u.registersOf(p, uarUsable) {
 			r.domain = true
 			u.spare = append(u.spare, r)
 		}
@@ -63,6 +61,28 @@ func (u *uars) ofDomain() (*register, error) {
 	r := u.spare[last]
 	u.spare = u.spare[:last]
 	return r, nil
+}
+
+// backing is the memory of a queue and its doorbell record.
+type backing struct {
+	mem    *provider.Mapping
+	record record
+}
+
+// alloc allocates n bytes, which are whole pages, and a record.
+func (b *backing) alloc(c *deviceContext, op string, rings driver.Memory, n int, kind pageKind) (err error) {
+	if b.mem, err = queueMemory(op, rings, n, kind); err != nil {
+		return err
+	}
+	if b.record, err = c.records.get(); err != nil {
+		return kernelError(op, "", err, "there is no memory for its doorbell record")
+	}
+	return nil
+}
+
+// free frees what alloc has allocated. If inUse is true, goroutines may still access the memory.
+func (b *backing) free(c *deviceContext, inUse bool) error {
+	return errors.Join(c.records.put(b.record), b.mem.Release(inUse))
 }
 
 // queueMemory returns n bytes for the rings of a queue. They come from the Alloc function of its

@@ -1,13 +1,8 @@
 package mlx5
 
 import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // vendorID is the PCI vendor ID of Mellanox, which identifies the owner of the options.
@@ -30,11 +25,11 @@ func (q *qp) QueryECE() (vendor, enabled uint32) { return vendorID, q.ece.enable
 func (q *qp) SetECE(vendor, wanted uint32) error {
 	switch {
 	case vendor != vendorID:
-		return &uverbs.Error{Op: "set options", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("VendorID is %#x: the device's is %#x, and it knows no other's options", vendor, vendorID)}
+		return invalid("set options", "VendorID is %#x: the device's is %#x, and it knows no other's options", vendor,
+			vendorID)
 	case !q.ece.supported:
-		return &uverbs.Error{Op: "set options", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the device or its firmware has no options of enhanced connection establishment: connect without"}
+		return notSupported("set options",
+			"the device or its firmware has no options of enhanced connection establishment: connect without")
 	}
 	q.ece.requested, q.ece.enabled = wanted, 0
 	return nil
@@ -42,11 +37,10 @@ func (q *qp) SetECE(vendor, wanted uint32) error {
 
 // ModifyECE implements driver.ECE.
 func (q *qp) ModifyECE(toInit bool) ([]byte, int) {
-	req := q.modifyInput(toInit)
-	if req == nil {
+	if q.ece.requested == 0 && !q.outOfOrder {
 		return nil, 0
 	}
-	return ioctl.BytesOf(req), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
+	return q.modifyInput(toInit)
 }
 
 // ModifiedECE implements driver.ECE.

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // settings are the settings from the environment. Names and defaults are those of the C library.
@@ -115,8 +113,7 @@ func pagesNamed(name, v string) (pageKind, error) {
 }
 
 func badSetting(name, v, want string) error {
-	return &uverbs.Error{Op: "open", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-		Detail: "the environment says " + name + "=" + strconv.Quote(v) + ", which must be " + want + ": unset it"}
+	return invalid("open", "the environment says %s=%q, which must be %s: unset it", name, v, want)
 }
 
 func environment() (settings, error) { return readSettings(os.Getenv, unix.Getpagesize()) }

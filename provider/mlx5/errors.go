@@ -40,8 +40,7 @@ func pinned(err error, mem *provider.Mapping) error {
 
 // tooLarge returns the error for a number that exceeds the device's limit.
 func tooLarge(op, name string, asked, limit int) error {
-	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-		Detail: fmt.Sprintf("%s is %d, the device accepts %d at most", name, asked, limit)}
+	return invalid(op, "%s is %d, the device accepts %d at most", name, asked, limit)
 }
 
 func invalid(op, format string, args ...any) error {

@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
@@ -252,5 +250,4 @@ func (q *qp) Entered(state uint8) {
 
 // errUnindexed is returned when a raw Ethernet queue is created on a device whose CQEs name the
 // queue by number: CQEs of frames have a flow tag in that place.
-var errUnindexed error = &uverbs.Error{Op: "create queue", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-	Detail: "raw packets need a device with completions of version 1"}
+var errUnindexed = notSupported("create queue", "raw packets need a device with completions of version 1")

@@ -1,13 +1,10 @@
 package mlx5
 
 import (
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Import implements driver.Importer. Registers that the kernel allocated with the context
@@ -26,9 +23,8 @@ func importContext(dev *ioctl.Device, query driver.Command, set settings) (provi
 		return nil, err
 	}
 	if resp.TotBfregs != 0 {
-		return nil, &uverbs.Error{Op: "import", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the context has the register pages of the program that opened it, and no others are known: open the " +
-				"device"}
+		return nil, notSupported("import",
+			"the context has the register pages of the program that opened it, and no others are known: open the device")
 	}
 	c, err := setUp(dev, resp, set)
 	if err != nil {

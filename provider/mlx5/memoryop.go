@@ -45,14 +45,13 @@ type DMOpAddr struct {
 // [uverbs.ErrClosed] after its Close.
 func MapDMOp(dm *uverbs.DM, op DMOp) (*DMOpAddr, error) {
 	if dm == nil {
-		return nil, &uverbs.Error{Op: opMapDM, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: "the memory is nil"}
+		return nil, invalid(opMapDM, "the memory is nil")
 	}
 	var a *DMOpAddr
 	err := driver.WithDM(dm, opMapDM, func(impl driver.DM) (err error) {
 		m, ok := impl.(*deviceMemory)
 		if !ok {
-			return &uverbs.Error{Op: opMapDM, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-				Detail: "the memory is not of an mlx5 device"}
+			return notSupported(opMapDM, "the memory is not of an mlx5 device")
 		}
 		a, err = m.mapOp(op)
 		return err

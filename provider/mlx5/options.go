@@ -1,10 +1,6 @@
 package mlx5
 
 import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -54,10 +50,8 @@ func optionsOf(cfg *uverbs.QPConfig) (o QPOptions, err error) {
 		o = *p
 	}
 	if o.ScatterToCQE > ScatterAllowed {
-		return o, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf(
-				"Options.ScatterToCQE: value %d is unknown: use ScatterDefault, ScatterDisabled or ScatterAllowed",
-				o.ScatterToCQE)}
+		return o, invalid("create QP",
+			"Options.ScatterToCQE: value %d is unknown: use ScatterDefault, ScatterDisabled or ScatterAllowed", o.ScatterToCQE)
 	}
 	return o, nil
 }

@@ -160,17 +160,14 @@ func (c *deviceContext) checkOutOfOrder(cfg *uverbs.QPConfig) error {
 	return nil
 }
 
-// modifyInput returns the driver's input of MODIFY_QP, or nil if there is none. The kernel wants the option in the
+// modifyInput returns the driver's input of MODIFY_QP, and the length of its reply. The kernel wants the option in the
 // transition to INIT. libmlx5 uses the extended form of the command for all transitions of such a QP.
-func (q *qp) modifyInput(toInit bool) *uapi.Mlx5IbModifyQp {
-	if q.ece.requested == 0 && !q.outOfOrder {
-		return nil
-	}
+func (q *qp) modifyInput(toInit bool) (in []byte, replyLen int) {
 	req := &uapi.Mlx5IbModifyQp{EceOptions: q.ece.requested}
 	if q.outOfOrder && toInit {
 		req.CompMask = uapi.MLX5_IB_MODIFY_QP_OOO_DP
 	}
-	return req
+	return ioctl.BytesOf(req), ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]()
 }
 
 // An xrcTarget implements driver.QP for an XRCRecv QP that has options. It has no queues.

@@ -42,7 +42,7 @@ func (q *cq) squeeze(t *target) {
 		if q.drop(i, t) {
 			dropped++
 		} else if dropped > 0 {
-			q.move(i+dropped, i)
+			copyEntry(q, i+dropped, q, i)
 		}
 	}
 	if dropped > 0 {
@@ -90,12 +90,7 @@ func arrival(v uint64) bool {
 	return opcode >= cqeWriteImm && opcode <= cqeSendInv || opcode == cqeRespError
 }
 
-// move copies entry from to entry to and keeps the owner bit of entry to.
-func (q *cq) move(to, from uint32) {
-	copyEntry(q, to, q, from)
-}
-
-// copyEntry copies an entry and sets the owner bit for its new index.
+// copyEntry copies an entry, also within a CQ, and sets the owner bit for its new index.
 func copyEntry(dst *cq, to uint32, src *cq, from uint32) {
 	d, s := dst.at(to), src.at(from)
 	if src.wide != 0 {

@@ -22,12 +22,11 @@ type qp struct {
 	rq recvQueue
 	_  [64]byte
 
-	ctx    *deviceContext
-	mem    *provider.Mapping // the rings, and the notes and WRIDs of their requests
-	record record
-	reg    *register
-	target target
-	ece    options
+	ctx     *deviceContext
+	backing // the rings, and the notes and WRIDs of their requests
+	reg     *register
+	target  target
+	ece     options
 	// outOfOrder is QPOptions.OutOfOrder.
 	outOfOrder bool
 	tis        uint32 // the number of a raw packet QP's TIS, or 0
@@ -162,20 +161,21 @@ func (c *deviceContext) createXRCTarget(
 		return nil, reply, err
 	}
 	t := &xrcTarget{qp{ctx: c, outOfOrder: true, target: target{key: noNumber}}}
-	t.sq.use(nil, nil, new(uint32))
-	t.rq.use(nil, nil, new(uint32), &sizes{}, new(uint32))
+	t.useNothing()
 	return t, reply, nil
+}
+
+// useNothing gives the queues no memory, and so no room for requests.
+func (q *qp) useNothing() {
+	q.sq.use(nil, nil, new(uint32))
+	q.rq.use(nil, nil, new(uint32), &sizes{}, new(uint32))
 }
 
 // prepare allocates the resources that the kernel's create command needs.
 func (q *qp) prepare(s *sizes, env provider.QPEnv) (err error) {
-	const op = "create QP"
 	c, l := q.ctx, s.layout()
-	if q.mem, err = queueMemory(op, env.Memory, l.size, c.set.qpPages); err != nil {
+	if err = q.alloc(c, "create QP", env.Memory, l.size, c.set.qpPages); err != nil {
 		return err
-	}
-	if q.record, err = c.records.get(); err != nil {
-		return kernelError(op, "", err, "there is no memory for its doorbell record")
 	}
 	b := q.mem.Bytes()
 	sendTail, recvTail := wordOf(b[l.tails:]), wordOf(b[l.tails+tailSize:])
@@ -251,11 +251,10 @@ func (q *qp) create(
 		q.tis = resp.Tisn
 	}
 	if !c.dynamic {
-		r := c.uars.chosen(resp.BfregIndex)
-		if r == nil {
+		if int(resp.BfregIndex) >= len(c.uars.fixed) {
 			return reply, badABI("register %d", resp.BfregIndex)
 		}
-		q.setRegister(r)
+		q.setRegister(c.uars.fixed[resp.BfregIndex])
 	}
 	if !c.indexed {
 		c.targets.put(reply.Number, &q.target)
@@ -277,11 +276,7 @@ func (q *qp) release(inUse bool) error {
 	if q.sq.frames != nil {
 		q.sq.frames.memory.Leave()
 	}
-	err := c.records.put(q.record)
-	if q.mem != nil {
-		err = errors.Join(err, q.mem.Release(inUse))
-	}
-	return err
+	return q.free(c, inUse)
 }
 
 // Reset implements driver.QP.

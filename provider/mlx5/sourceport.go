@@ -36,7 +36,9 @@ func ModifyUDPSourcePort(qp *uverbs.QP, port uint16) error {
 		case s != uverbs.StateRTS:
 			return invalid(opModifyUDPPort, "the QP is in state %v: the port can be changed in state RTS", s)
 		}
-		if err := c.hasSourcePort(); err != nil {
+		err := c.need(opModifyUDPPort, sportCapByte, sportCapBit,
+			"the device cannot change it: it has no RoCE, or old firmware")
+		if err != nil {
 			return err
 		}
 		in := command(opRTS2RTS, modifyQPSize, r.Number)
@@ -69,11 +71,12 @@ const (
 	sportCapBit   = 1 << 6 // rts2rts_qp_udp_sport
 )
 
-// hasSourcePort checks that the device can change UDP source ports.
-func (c *deviceContext) hasSourcePort() error {
-	general, err := c.generalCaps(opModifyUDPPort)
-	if err == nil && general[sportCapByte]&sportCapBit == 0 {
-		err = notSupported(opModifyUDPPort, "the device cannot change it: it has no RoCE, or old firmware")
+// need returns an error that matches uverbs.ErrNotSupported, with the detail why, if a bit of the general capabilities
+// is not set.
+func (c *deviceContext) need(op string, at int, bit byte, why string) error {
+	general, err := c.generalCaps(op)
+	if err == nil && general[at]&bit == 0 {
+		err = notSupported(op, why)
 	}
 	return err
 }

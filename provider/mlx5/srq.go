@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
@@ -39,9 +37,8 @@ type srq struct {
 	faults  sync.Mutex // serializes posts and page faults, if the context has pageable memory
 	resting restQueue
 
-	ctx    *deviceContext
-	mem    *provider.Mapping
-	record record
+	ctx *deviceContext
+	backing
 	number uint32
 	target target
 
@@ -56,8 +53,8 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 		return nil, reply, err
 	}
 	if cfg.Limit != 0 { // the kernel would ignore it
-		return nil, reply, &uverbs.Error{Op: "create SRQ", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the device accepts no Limit when an SRQ is created: post receives, then set it by SRQ.Modify"}
+		return nil, reply, notSupported("create SRQ",
+			"the device accepts no Limit when an SRQ is created: post receives, then set it by SRQ.Modify")
 	}
 	s := &srq{ctx: c, shift: uint32(size.shift) - segmentShift, maxSGE: 1<<size.shift/segmentSize - 1}
 	if err = s.prepare(cfg.Memory, size); err == nil {
@@ -74,13 +71,9 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 }
 
 func (s *srq) prepare(rings driver.Memory, size srqSize) (err error) {
-	const op = "create SRQ"
 	ring := size.total << size.shift
-	if s.mem, err = queueMemory(op, rings, pages(ring+size.total*8), s.ctx.set.srqPages); err != nil {
+	if err = s.alloc(s.ctx, "create SRQ", rings, pages(ring+size.total*8), s.ctx.set.srqPages); err != nil {
 		return err
-	}
-	if s.record, err = s.ctx.records.get(); err != nil {
-		return kernelError(op, "", err, "there is no memory for its doorbell record")
 	}
 	b := s.mem.Bytes()
 	s.segments, s.ids = segmentsOf(b[:ring]), uint64sOf(b[ring:][:size.total*8])
@@ -223,8 +216,7 @@ func (s *srq) publish() { mmio.Publish32BE(&s.record.words[recvCounter], s.count
 // Modify implements driver.SRQ.
 func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	if maxWR > 0 {
-		return &uverbs.Error{Op: "modify", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: "the device does not resize shared receive queues: create another one"}
+		return notSupported("modify", "the device does not resize shared receive queues: create another one")
 	}
 	_, err := modify(nil, nil)
 	return err
@@ -244,9 +236,5 @@ func (s *srq) Retire() error {
 	default:
 		s.ctx.srqs.remove(&s.target, false)
 	}
-	err := s.ctx.records.put(s.record)
-	if s.mem != nil {
-		err = errors.Join(err, s.mem.Retire())
-	}
-	return err
+	return s.backing.free(s.ctx, true)
 }

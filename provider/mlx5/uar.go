@@ -213,7 +213,7 @@ func (u *uars) more(shared bool) {
 	if err != nil {
 		return
 	}
-	for _, r := range u.registersOf(p) {
+	for _, r := range u.registersOf(p, uarUsable) {
 		r.shared = shared
 		if shared {
 			u.sharers++
@@ -225,9 +225,9 @@ func (u *uars) more(shared bool) {
 	}
 }
 
-// registersOf returns the registers of a page that accept bursts.
-func (u *uars) registersOf(p *uarPage) (all []*register) {
-	for _, s := range spots(u.per, uarUsable, 2*u.split) {
+// registersOf returns the first n registers of each page of p, which accept bursts.
+func (u *uars) registersOf(p *uarPage, n int) (all []*register) {
+	for _, s := range spots(u.per, n, 2*u.split) {
 		r := u.register(p.mem, s.offset, p.id+s.page)
 		r.toggle, r.most = uint64(u.split), uint64(u.split/blockSize)
 		all = append(all, r)

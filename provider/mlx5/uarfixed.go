@@ -37,9 +37,8 @@ func (u *uars) openFixed(registers int) error {
 		}
 		p := &uarPage{mem: mem, id: uint32(i * u.per)}
 		u.pages = append(u.pages, p)
-		for _, s := range spots(u.per, uarRegisters, 2*u.split) {
-			r := u.register(mem, s.offset, uint32(i*u.per)+s.page)
-			r.toggle, r.most, r.shared = uint64(u.split), uint64(u.split/blockSize), true
+		for _, r := range u.registersOf(p, uarRegisters) {
+			r.shared = true
 			u.fixed = append(u.fixed, r)
 		}
 	}
@@ -49,12 +48,4 @@ func (u *uars) openFixed(registers int) error {
 	first.toggle, first.most, first.shared = 0, 0, false
 	u.plain = first
 	return nil
-}
-
-// chosen returns the register with the index that the kernel chose, or nil.
-func (u *uars) chosen(index uint32) *register {
-	if int(index) >= len(u.fixed) {
-		return nil
-	}
-	return u.fixed[index]
 }

@@ -3,8 +3,6 @@ package mlx5
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -35,16 +33,12 @@ func (w *wallClock) open(dev *ioctl.Device, r *uapi.Mlx5IbAllocUcontextResp) err
 	if r.ClockInfoVersions>>uapi.MLX5_IB_CLOCK_INFO_V1&1 == 0 {
 		return nil
 	}
-	mem, err := provider.MapToRead(dev, mmapOffset(uapi.MLX5_IB_MMAP_CLOCK_INFO, uapi.MLX5_IB_CLOCK_INFO_V1),
-		unix.Getpagesize())
-	if noPage(err) {
-		return nil
+	var err error
+	w.mem, err = mapClock(dev, "map the clock's time", uapi.MLX5_IB_MMAP_CLOCK_INFO, uapi.MLX5_IB_CLOCK_INFO_V1)
+	if w.mem != nil {
+		w.words = uint64sOf(w.mem.Bytes()[:8*clockWords])
 	}
-	if err != nil {
-		return kernelError("map the clock's time", dev.Name(), err, "")
-	}
-	w.mem, w.words = mem, uint64sOf(mem.Bytes()[:8*clockWords])
-	return nil
+	return err
 }
 
 // WallClock implements driver.WallClock. A count that is ahead of the kernel's last count
@@ -76,11 +70,4 @@ func wallClockAt(v *[clockWords]uint64, count uint64) uint64 {
 	}
 	ticks := (v[clockCycles] - count) & mask
 	return v[clockNanoseconds] - (ticks*factor-v[clockFraction])>>shift
-}
-
-func (w *wallClock) retire() error {
-	if w.mem == nil {
-		return nil
-	}
-	return w.mem.Retire()
 }

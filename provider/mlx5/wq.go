@@ -2,11 +2,8 @@ package mlx5
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -19,10 +16,9 @@ import (
 type wq struct {
 	rq recvQueue
 
-	ctx    *deviceContext
-	mem    *provider.Mapping // the ring, and the WRIDs of its receives
-	record record
-	target target
+	ctx     *deviceContext
+	backing // the ring, and the WRIDs of its receives
+	target  target
 
 	retired atomic.Bool
 }
@@ -51,15 +47,11 @@ func (c *deviceContext) CreateWQ(cfg *driver.WQConfig, create driver.Command) (p
 }
 
 func (q *wq) prepare(rings driver.Memory, s *sizes) (err error) {
-	const op = "create WQ"
 	ring := s.rqCount << s.rqShift
 	tail := align(ring+8*s.rqCount, tailSize)
 	q.target.key = noNumber
-	if q.mem, err = queueMemory(op, rings, pages(tail+tailSize), q.ctx.set.wqPages); err != nil {
+	if err = q.alloc(q.ctx, "create WQ", rings, pages(tail+tailSize), q.ctx.set.wqPages); err != nil {
 		return err
-	}
-	if q.record, err = q.ctx.records.get(); err != nil {
-		return kernelError(op, "", err, "there is no memory for its doorbell record")
 	}
 	b := q.mem.Bytes()
 	q.rq.use(b[:ring], uint64sOf(b[ring:][:8*s.rqCount]), wordOf(b[tail:]), s, &q.record.words[recvCounter])
@@ -109,11 +101,7 @@ func (q *wq) Retire() error {
 	if q.target.key != noNumber {
 		q.ctx.targets.remove(&q.target, true)
 	}
-	err := q.ctx.records.put(q.record)
-	if q.mem != nil {
-		err = errors.Join(err, q.mem.Retire())
-	}
-	return err
+	return q.free(q.ctx, true)
 }
 
 // createRSS creates a QP that spreads packets over WQs. It has no queues.
@@ -121,8 +109,7 @@ func (c *deviceContext) createRSS(cfg *driver.RSSConfig, create driver.Command) 
 	req := &uapi.Mlx5IbCreateQpRss{RxHashFieldsMask: cfg.Fields, RxHashFunction: cfg.Function,
 		RxKeyLen: uint8(len(cfg.Key))}
 	if room := len(req.RxHashKey); len(cfg.Key) > room {
-		return driver.Reply{}, &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
-			Detail: fmt.Sprintf("Key has %d bytes, and the device accepts %d at most", len(cfg.Key), room)}
+		return driver.Reply{}, invalid("create QP", "Key has %d bytes, and the device accepts %d at most", len(cfg.Key), room)
 	}
 	copy(req.RxHashKey[:], cfg.Key)
 	return create(ioctl.BytesOf(req), ioctl.BytesOf(new(uapi.Mlx5IbCreateQpResp)))
