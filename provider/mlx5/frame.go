@@ -106,11 +106,7 @@ func (s *sendQueue) setEthSeg(f uverbs.SendFlags, mss uint32) {
 // the ring.
 func (s *sendQueue) setTSOHeader(headers []byte) {
 	r, n := &s.request, len(headers)
-	switch {
-	case r.inlined || r.sges > 0:
-		s.fail(uverbs.ErrMalformed)
-		return
-	case n < minTSOHeader || n > s.frames.maxTSOHeader:
+	if n < minTSOHeader || n > s.frames.maxTSOHeader {
 		s.fail(uverbs.ErrTSO)
 		return
 	}
@@ -154,15 +150,13 @@ func (s *sendQueue) headerFrom(g uverbs.SGE) uverbs.SGE {
 // to the Ethernet segment if the device requires it there, and the rest to an inline data
 // segment.
 func (s *sendQueue) inlineFrame(data []byte) {
-	r := &s.request
-	if r.op.hw() == hwTSO {
-		s.setTSOHeader(data)
-		return
-	}
-	n, header := len(data), s.frames.header
+	r, n, header := &s.request, len(data), s.frames.header
 	switch {
 	case r.inlined || r.sges > 0:
 		s.fail(uverbs.ErrMalformed)
+		return
+	case r.op.hw() == hwTSO:
+		s.setTSOHeader(data)
 		return
 	case n > s.maxInline:
 		s.fail(uverbs.ErrInlineTooLong)

@@ -74,19 +74,7 @@ func ModifyLAGPort(qp *uverbs.QP, port int) error {
 	})
 }
 
-// lagPorts returns the number of ports that can be aggregated, or 0. Without DevX, there is no way to ask the device.
-func (c *deviceContext) lagPorts(op string) (int, error) {
-	general, err := c.generalCaps(op)
-	switch {
-	case errors.Is(err, uverbs.ErrNotSupported):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	}
-	return lagPortsOf(general), nil
-}
-
-// lagPortsOf is lagPorts for the device's general capabilities.
+// lagPortsOf returns the number of ports that can be aggregated, or 0, of the device's general capabilities.
 func lagPortsOf(general []byte) int {
 	if n := int(general[lagCapByte] & portMask); n > 1 {
 		return n

@@ -1,8 +1,6 @@
 package mlx5
 
 import (
-	"errors"
-
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -40,11 +38,12 @@ func QueryDevice(ctx *uverbs.Context) (*DeviceAttr, error) {
 		if s := r.DciStreamsCaps; s.MaxLogNumConcurent > 0 {
 			a.DCIStreams = uverbs.DCIStreams{Concurrent: 1 << s.MaxLogNumConcurent, Errored: 1 << s.MaxLogNumErrored}
 		}
-		if a.OutOfOrder, err = c.outOfOrder(op, r); err == nil {
-			a.LAGPorts, err = c.lagPorts(op)
+		general, err := c.capsOrNone(op)
+		if err != nil {
+			return err
 		}
-		a.Rates = rateLimits(r)
-		return err
+		a.OutOfOrder, a.LAGPorts, a.Rates = c.outOfOrder(r, general), lagPortsOf(general), rateLimits(r)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -63,17 +62,10 @@ const (
 )
 
 // outOfOrder returns the limits of out-of-order QPs, as libmlx5 computes them. The kernel reports whether it has the
-// option, and the device the types of QPs that may have it. Without DevX there is no way to ask the device.
-func (c *deviceContext) outOfOrder(op string, resp *uapi.Mlx5IbQueryDeviceResp) (l OutOfOrderLimits, err error) {
+// option, and the device, in its general capabilities, the types of QPs that may have it.
+func (c *deviceContext) outOfOrder(resp *uapi.Mlx5IbQueryDeviceResp, general []byte) (l OutOfOrderLimits) {
 	if resp.Flags&uapi.MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP == 0 {
-		return l, nil
-	}
-	general, err := c.generalCaps(op)
-	if errors.Is(err, uverbs.ErrNotSupported) {
-		return l, nil
-	}
-	if err != nil {
-		return l, err
+		return l
 	}
 	has, most := general[orderCapByte], c.limits.recvWR
 	for _, x := range []struct {
@@ -89,7 +81,7 @@ func (c *deviceContext) outOfOrder(op string, resp *uapi.Mlx5IbQueryDeviceResp) 
 			*x.limit = most / 2
 		}
 	}
-	return l, nil
+	return l
 }
 
 // queryDriver returns the driver's part of QUERY_DEVICE.
@@ -133,11 +125,11 @@ func (c *deviceContext) checkOutOfOrder(cfg *uverbs.QPConfig) error {
 	if err != nil {
 		return err
 	}
-	l, err := c.outOfOrder(op, resp)
+	general, err := c.capsOrNone(op)
 	if err != nil {
 		return err
 	}
-	limit := 0
+	l, limit := c.outOfOrder(resp, general), 0
 	switch cfg.Type {
 	case uverbs.RC:
 		limit = l.RC

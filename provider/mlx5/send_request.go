@@ -114,52 +114,41 @@ func (s *sendQueue) start(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint
 // Otherwise it fails the batch.
 func (s *sendQueue) open() bool {
 	r := &s.request
+	blocks := uint32(1) // of a complete request, to which the queue returns
 	switch r.state {
 	case requestOpen:
 		return true
-	case requestEmpty, requestOneSGE: // return to the block of the request
-		sges := 0
-		if r.state == requestOneSGE {
-			sges = 1
-			r.total = uint64(r.length)
-		} else {
-			r.total = 0
-		}
-		s.cur--
-		s.head--
-		r.state, r.op, r.sges = requestOpen, s.ops[r.named&opMask], sges
-		r.size = ctrlSegments + uint32(sges)
-		if r.op&remote != 0 {
-			r.size += raddrSegments
-		}
-		r.inlined, r.wantsDest, r.wants, r.fence = false, false, nil, 0
-		s.setLimit()
-		return true
-	case requestUnaddressed, requestAddressed:
-		s.reopenDest()
-		return true
+	case requestEmpty:
+		r.inlined, r.length = false, 0
+	case requestOneSGE:
+		r.inlined = false
+	case requestUnaddressed:
+		blocks = 0
+	case requestAddressed:
+		blocks = r.data
+	default:
+		s.fail(uverbs.ErrMalformed)
+		return false
 	}
-	s.fail(uverbs.ErrMalformed)
-	return false
-}
-
-// reopenDest is open for a request of the fast path that names its destination.
-func (s *sendQueue) reopenDest() {
-	r := &s.request
+	if blocks > 0 {
+		s.cur -= blocks
+		s.head--
+	}
 	r.wantsDest = r.state == requestUnaddressed
-	if !r.wantsDest {
-		s.cur -= r.data
-		s.head--
-	}
 	r.state, r.op, r.wants, r.fence = requestOpen, s.ops[r.named&opMask], nil, 0
 	r.size, r.sges, r.total = r.length, 0, 0
 	if !r.inlined {
-		r.size, r.sges, r.total = ctrlSegments+s.destSegments+1, 1, uint64(r.length)
+		r.size, r.total = ctrlSegments+s.destSegments, uint64(r.length)
 		if r.op&remote != 0 {
 			r.size += raddrSegments
 		}
+		if r.length > 0 {
+			r.sges = 1
+			r.size++
+		}
 	}
 	s.setLimit()
+	return true
 }
 
 // close completes the last request, and reports whether it and those before it are valid.
@@ -209,20 +198,19 @@ func (s *sendQueue) sge(sge uverbs.SGE) {
 	}
 	r := &s.request
 	total := r.total + uint64(sge.Length)
+	var err error
 	switch {
 	case r.op&bare != 0 || r.inlined && s.frames == nil:
-		s.fail(uverbs.ErrMalformed)
-		return
+		err = uverbs.ErrMalformed
 	case r.sges >= s.maxSGE:
-		s.fail(uverbs.ErrTooManySGEs)
-		return
+		err = uverbs.ErrTooManySGEs
 	case total > s.maxMessage: // or the SGE is invalid
-		if err := s.tooLong(total); err != nil {
-			s.fail(err)
-			return
-		}
+		err = s.tooLong(total)
 	case r.op.hw() == hwTSO && total > s.frames.maxTSO:
-		s.fail(uverbs.ErrTSO)
+		err = uverbs.ErrTSO
+	}
+	if err != nil {
+		s.fail(err)
 		return
 	}
 	r.sges++
@@ -271,20 +259,20 @@ func (s *sendQueue) inline(data []byte) {
 		return
 	}
 	r := &s.request
+	var err error
 	switch n := len(data); {
 	case r.op&(scatter|bare) != 0 && n > 0 || r.inlined || r.sges > 0:
-		s.fail(uverbs.ErrMalformed)
-		return
+		err = uverbs.ErrMalformed
 	case n > s.maxInline:
-		s.fail(uverbs.ErrInlineTooLong)
-		return
+		err = uverbs.ErrInlineTooLong
 	case n == 0:
 		return
 	case uint64(n) > s.maxMessage:
-		if err := s.tooLong(uint64(n)); err != nil {
-			s.fail(err)
-			return
-		}
+		err = s.tooLong(uint64(n))
+	}
+	if err != nil {
+		s.fail(err)
+		return
 	}
 	r.size += s.setDataInlSeg(s.cur, r.size, data)
 	r.inlined = true
@@ -292,23 +280,35 @@ func (s *sendQueue) inline(data []byte) {
 
 // atomic sets the operands.
 func (s *sendQueue) atomic(compareAdd, swap uint64) {
-	if !s.open() {
+	switch {
+	case !s.open():
 		return
-	}
-	if s.request.op&operands == 0 {
+	case s.request.op&operands == 0:
 		s.fail(uverbs.ErrMalformed)
 		return
 	}
 	s.setAtomicSeg(s.cur, ctrlSegments+s.destSegments+raddrSegments, s.request.op, compareAdd, swap)
 }
 
+// openDest is open for a call that names the destination of a request of a QP of type t.
+func (s *sendQueue) openDest(t uverbs.QPType) bool {
+	switch {
+	case !s.open():
+		return false
+	case s.typ != t:
+		s.fail(uverbs.ErrQPType)
+		return false
+	case s.request.op&bare != 0:
+		s.fail(uverbs.ErrMalformed)
+		return false
+	}
+	s.request.wantsDest = false
+	return true
+}
+
 // udAddr sets the destination of a datagram.
 func (s *sendQueue) udAddr(ah *driver.AH, qpn, qkey uint32) {
-	if !s.open() {
-		return
-	}
-	if s.typ != uverbs.UD {
-		s.fail(uverbs.ErrQPType)
+	if !s.openDest(uverbs.UD) {
 		return
 	}
 	av, err := ah.For(s.pd)
@@ -317,51 +317,30 @@ func (s *sendQueue) udAddr(ah *driver.AH, qpn, qkey uint32) {
 		return
 	}
 	s.setDatagramSeg(s.cur, ctrlSegments, av, qpn, qkey)
-	s.request.wantsDest = false
 }
 
 // remoteSRQ sets the SRQ of the peer that the request is for.
 func (s *sendQueue) remoteSRQ(srqn uint32) {
-	if !s.open() {
-		return
+	if s.openDest(uverbs.XRCSend) {
+		s.setXRCSeg(s.cur, ctrlSegments, srqn)
 	}
-	if s.typ != uverbs.XRCSend {
-		s.fail(uverbs.ErrQPType)
-		return
-	}
-	if s.request.op&bare != 0 {
-		s.fail(uverbs.ErrMalformed)
-		return
-	}
-	s.setXRCSeg(s.cur, ctrlSegments, srqn)
-	s.request.wantsDest = false
 }
 
 // dcAddr sets the DCT that the request is for, and its stream.
 func (s *sendQueue) dcAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
-	if !s.open() {
-		return
-	}
-	if s.typ != uverbs.DCI {
-		s.fail(uverbs.ErrQPType)
-		return
-	}
-	if s.request.op&bare != 0 {
-		s.fail(uverbs.ErrMalformed)
+	if !s.openDest(uverbs.DCI) {
 		return
 	}
 	av, err := ah.For(s.pd)
+	if err == nil && stream != 0 && !s.streams {
+		err = uverbs.ErrNoStreams
+	}
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	if stream != 0 && !s.streams {
-		s.fail(uverbs.ErrNoStreams)
-		return
-	}
 	s.setDCSeg(s.cur, ctrlSegments, av, dctn, key)
 	s.setStream(s.cur, stream)
-	s.request.wantsDest = false
 }
 
 // bind sets the window and range of a BIND_MW. err is the error of resolving them, if any.

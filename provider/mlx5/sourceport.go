@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -94,6 +95,15 @@ func (c *deviceContext) generalCaps(op string) ([]byte, error) {
 		c.general = out
 	}
 	return c.general, nil
+}
+
+// capsOrNone is generalCaps, but without DevX, when there is no way to ask the device, no capability is set.
+func (c *deviceContext) capsOrNone(op string) ([]byte, error) {
+	general, err := c.generalCaps(op)
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		return make([]byte, queryCapReply), nil
+	}
+	return general, err
 }
 
 // queryCaps executes QUERY_HCA_CAP and returns its reply.
