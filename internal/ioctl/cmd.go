@@ -26,6 +26,8 @@ type Cmd struct {
 	attrs [maxAttrs]uapi.IbUverbsAttr
 	arena [arenaSize / 8]uint64
 
+	classes [maxAttrs]class // of attrs, for the trace
+
 	n    int      // attributes in use
 	used int      // arena words in use
 	refs [][]byte // buffers outside the arena, kept alive until Put
@@ -53,12 +55,13 @@ func (c *Cmd) Start(object, method uint16) {
 
 // add appends an attribute and returns it. If there is no room, it returns an attribute that is
 // not sent, and Do reports the error.
-func (c *Cmd) add(id uint16, n int) *uapi.IbUverbsAttr {
+func (c *Cmd) add(as class, id uint16, n int) *uapi.IbUverbsAttr {
 	if c.n == maxAttrs || n > 0xffff {
 		c.fail(fmt.Errorf("ioctl: no room for attribute %#x of %d bytes", id, n))
 		return new(uapi.IbUverbsAttr)
 	}
 	a := &c.attrs[c.n]
+	c.classes[c.n] = as
 	c.n++
 	*a = uapi.IbUverbsAttr{AttrId: id, Len: uint16(n), Flags: uapi.UVERBS_ATTR_F_MANDATORY}
 	return a
@@ -85,7 +88,7 @@ func (c *Cmd) take(n int) []byte {
 
 // In adds an input. b is copied, inline if it has up to 8 bytes.
 func (c *Cmd) In(id uint16, b []byte) {
-	a := c.add(id, len(b))
+	a := c.add(classIn, id, len(b))
 	if len(b) <= 8 {
 		copy(dataBytes(a), b)
 		return
@@ -96,40 +99,38 @@ func (c *Cmd) In(id uint16, b []byte) {
 }
 
 // Uint64 adds an 8-byte input: a constant or a set of flags.
-func (c *Cmd) Uint64(id uint16, v uint64) { c.add(id, 8).Data = v }
+func (c *Cmd) Uint64(id uint16, v uint64) { c.add(classNumber, id, 8).Data = v }
 
 // Uint32 adds a 4-byte input.
-func (c *Cmd) Uint32(id uint16, v uint32) { c.add(id, 4).Data = uint64(v) }
+func (c *Cmd) Uint32(id uint16, v uint32) { c.add(classNumber, id, 4).Data = uint64(v) }
 
 // Out adds an output of n bytes and returns its memory.
 func (c *Cmd) Out(id uint16, n int) []byte {
 	b := c.take(n)
-	c.add(id, n).Data = address(b)
+	c.add(classOut, id, n).Data = address(b)
 	return b
 }
 
 // InRef adds an input of more than 8 bytes in the caller's memory, for tables that do not fit
 // into the Cmd. The Cmd keeps b, so b cannot be on a stack.
-func (c *Cmd) InRef(id uint16, b []byte) {
-	c.refs = append(c.refs, b)
-	c.add(id, len(b)).Data = address(b)
-}
+func (c *Cmd) InRef(id uint16, b []byte) { c.ref(classIn, id, b) }
 
-// OutRef adds an output in the caller's memory, for tables that do not fit into the Cmd. The Cmd
-// keeps b, so b cannot be on a stack.
-func (c *Cmd) OutRef(id uint16, b []byte) {
+// OutRef adds an output in the caller's memory, as InRef an input.
+func (c *Cmd) OutRef(id uint16, b []byte) { c.ref(classOut, id, b) }
+
+func (c *Cmd) ref(as class, id uint16, b []byte) {
 	c.refs = append(c.refs, b)
-	c.add(id, len(b)).Data = address(b)
+	c.add(as, id, len(b)).Data = address(b)
 }
 
 // Handle adds the handle of an existing object.
-func (c *Cmd) Handle(id uint16, handle uint32) { c.add(id, 0).Data = uint64(handle) }
+func (c *Cmd) Handle(id uint16, handle uint32) { c.add(classNumber, id, 0).Data = uint64(handle) }
 
 // NewHandle adds an object that the command creates. [Cmd.Made] returns its handle.
-func (c *Cmd) NewHandle(id uint16) { c.add(id, 0) }
+func (c *Cmd) NewHandle(id uint16) { c.add(classNew, id, 0) }
 
 // FD adds a descriptor, for objects that are descriptors.
-func (c *Cmd) FD(id uint16, fd int) { c.add(id, 0).Data = uint64(int64(fd)) }
+func (c *Cmd) FD(id uint16, fd int) { c.add(classFD, id, 0).Data = uint64(int64(fd)) }
 
 // Optional marks the attribute added last as one that an older kernel may ignore.
 func (c *Cmd) Optional() { c.attrs[c.n-1].Flags = 0 }

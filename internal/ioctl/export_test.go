@@ -1,6 +1,11 @@
 package ioctl
 
-import "io"
+import (
+	"io"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
 
 // ArenaSize and MaxAttrs are the limits of a Cmd.
 const (
@@ -22,30 +27,21 @@ func Trace(on bool, w io.Writer) (restore func()) {
 	}
 }
 
-// SchemaEntry is one attribute in the table that the trace uses.
-type SchemaEntry struct {
+// A Named is an attribute that the trace has a name for.
+type Named struct {
 	Object, Method, Attr uint16
 	Name                 string
-	Class                uint8
 }
 
-// Classes of the schema.
-const (
-	ClassIn       = uint8(classIn)
-	ClassOut      = uint8(classOut)
-	ClassConst    = uint8(classConst)
-	ClassHandle   = uint8(classHandle)
-	ClassNew      = uint8(classNew)
-	ClassFD       = uint8(classFD)
-	ClassNewFD    = uint8(classNewFD)
-	ClassWriteCmd = uint8(classWriteCmd)
-)
-
-// Schema lists the table.
-func Schema() (all []SchemaEntry) {
+// Schema lists the names, without those of the driver's input and reply.
+func Schema() (all []Named) {
 	for key, m := range schema {
-		for id, a := range m.attrs {
-			all = append(all, SchemaEntry{key.object, key.method, id, m.name + " " + a.name, uint8(a.class)})
+		for first, list := range map[int]string{0: m.attrs, uapi.UVERBS_ATTR_UHW_IN: m.driver} {
+			for i, name := range strings.Fields(list) {
+				if name != "-" && name != "UHW_IN" && name != "UHW_OUT" {
+					all = append(all, Named{key.object, key.method, uint16(first + i), m.name + " " + name})
+				}
+			}
 		}
 	}
 	return all

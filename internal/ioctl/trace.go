@@ -37,7 +37,11 @@ func (d *Device) watch(c *Cmd) error {
 		err = d.issue(c)
 	}
 	if tracing {
-		trace(d.name, before, c, err, time.Since(start))
+		took, outputs := time.Since(start), ""
+		if err == nil {
+			outputs = c.outputs()
+		}
+		trace(d.name, before, err, outputs, took)
 	}
 	return err
 }
@@ -53,21 +57,13 @@ func (d *Device) watchWrite(frame []byte) error {
 	}
 	if tracing {
 		cmd := uint64(binary.LittleEndian.Uint32(frame))
-		printTrace(d.name, fmt.Sprintf("write(%s, %x)", writeName(cmd), frame), err, "", time.Since(start))
+		trace(d.name, fmt.Sprintf("write(%s, %x)", writeName(cmd), frame), err, "", time.Since(start))
 	}
 	return err
 }
 
 // trace prints one command as a line: node, method, inputs, result, outputs and time.
-func trace(node, inputs string, c *Cmd, err error, took time.Duration) {
-	outputs := ""
-	if err == nil {
-		outputs = c.outputs()
-	}
-	printTrace(node, inputs, err, outputs, took)
-}
-
-func printTrace(node, inputs string, err error, outputs string, took time.Duration) {
+func trace(node, inputs string, err error, outputs string, took time.Duration) {
 	result := "0"
 	if errno, ok := err.(unix.Errno); ok {
 		result = "-1 " + unix.ErrnoName(errno)
@@ -82,49 +78,42 @@ func printTrace(node, inputs string, err error, outputs string, took time.Durati
 // describe returns the method and its inputs.
 func (c *Cmd) describe() string {
 	m, known := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
-	name := m.name
 	if !known {
-		name = fmt.Sprintf("object %d method %d", c.hdr.ObjectId, c.hdr.MethodId)
+		m.name = fmt.Sprintf("object %d method %d", c.hdr.ObjectId, c.hdr.MethodId)
 	}
 	var parts []string
 	for i := range c.attrs[:c.n] {
-		if s := c.input(m, &c.attrs[i]); s != "" {
-			parts = append(parts, s)
+		a, name := &c.attrs[i], m.attr(c.attrs[i].AttrId)
+		switch as := c.classes[i]; {
+		case as == classOut:
+		case as == classNew:
+			parts = append(parts, name+"=new")
+		case as == classFD:
+			parts = append(parts, fmt.Sprintf("%s=%d", name, int64(a.Data)))
+		case m.name == invokeWrite && a.AttrId == uapi.UVERBS_ATTR_WRITE_CMD:
+			parts = append(parts, writeName(a.Data))
+		case as == classNumber:
+			parts = append(parts, fmt.Sprintf("%s=%d", name, a.Data))
+		case a.Len <= 8:
+			parts = append(parts, fmt.Sprintf("%s=%#x", name, a.Data))
+		default:
+			parts = append(parts, name+"="+c.dump(a))
 		}
 	}
-	return name + "(" + strings.Join(parts, ", ") + ")"
+	return m.name + "(" + strings.Join(parts, ", ") + ")"
 }
 
-func (c *Cmd) input(m method, a *uapi.IbUverbsAttr) string {
-	def := m.attr(a.AttrId)
-	switch def.class {
-	case classOut:
-		return ""
-	case classNew, classNewFD:
-		return def.name + "=new"
-	case classWriteCmd:
-		return writeName(a.Data)
-	case classHandle, classConst:
-		return fmt.Sprintf("%s=%d", def.name, a.Data)
-	case classFD:
-		return fmt.Sprintf("%s=%d", def.name, int64(a.Data))
-	}
-	if a.Len <= 8 {
-		return fmt.Sprintf("%s=%#x", def.name, a.Data)
-	}
-	return def.name + "=" + c.dump(a)
-}
-
+// outputs returns what the kernel has written.
 func (c *Cmd) outputs() string {
 	m := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
 	var b strings.Builder
 	for i := range c.attrs[:c.n] {
 		a := &c.attrs[i]
-		switch def := m.attr(a.AttrId); def.class {
+		switch c.classes[i] {
 		case classOut:
-			fmt.Fprintf(&b, " %s=%s", def.name, c.dump(a))
-		case classNew, classNewFD:
-			fmt.Fprintf(&b, " %s=%d", def.name, a.Data)
+			fmt.Fprintf(&b, " %s=%s", m.attr(a.AttrId), c.dump(a))
+		case classNew:
+			fmt.Fprintf(&b, " %s=%d", m.attr(a.AttrId), a.Data)
 		}
 	}
 	return b.String()
