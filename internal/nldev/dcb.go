@@ -24,29 +24,24 @@ func FlowControl(netdev string) (uint8, error) {
 const dcbLen = 4
 
 func flowControl(t transport, netdev string) (priorities uint8, err error) {
-	const op, seq = "query flow control", 1
+	defer func() {
+		if err != nil {
+			err = wrap("query flow control", netdev, err)
+		}
+	}()
 	request := appendString([]byte{unix.AF_UNSPEC, uapi.DCB_CMD_IEEE_GET, 0, 0}, uapi.DCB_ATTR_IFNAME, netdev)
-	var b []byte
-	b = order.AppendUint32(b, uint32(headerLen+len(request)))
-	b = order.AppendUint16(b, unix.RTM_GETDCB)
-	b = order.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = order.AppendUint32(b, seq)
-	b = order.AppendUint32(b, 0) // to the kernel
-	if err := t.send(append(b, request...)); err != nil {
-		return 0, wrap(op, netdev, err)
+	if err := t.send(appendRequest(unix.RTM_GETDCB, unix.NLM_F_REQUEST, 1, request)); err != nil {
+		return 0, err
 	}
 	reply, err := t.receive()
 	if err != nil {
-		return 0, wrap(op, netdev, err)
+		return 0, err
 	}
 	messages, err := parseMessages(reply)
 	if err != nil || len(messages) == 0 {
-		return 0, wrap(op, netdev, malformed("%d messages: %v", len(messages), err))
+		return 0, malformed("%d messages: %v", len(messages), err)
 	}
-	if priorities, err = parseFlowControl(messages[0]); err != nil {
-		return 0, wrap(op, netdev, err)
-	}
-	return priorities, nil
+	return parseFlowControl(messages[0])
 }
 
 // parseFlowControl returns the enabled priorities of struct ieee_pfc, which follow the number of priorities.
@@ -62,16 +57,11 @@ func parseFlowControl(m message) (priorities uint8, err error) {
 		return 0, malformed("a message of type %d with %d bytes", m.typ, len(m.payload))
 	}
 	found := false
-	err = eachAttr(m.payload[dcbLen:], func(typ uint16, data []byte) error {
-		if typ != uapi.DCB_ATTR_IEEE {
-			return nil
+	err = eachEntry(m.payload[dcbLen:], uapi.DCB_ATTR_IEEE, uapi.DCB_ATTR_IEEE_PFC, func(data []byte) error {
+		if len(data) >= 2 {
+			found, priorities = true, data[1]
 		}
-		return eachAttr(data, func(typ uint16, data []byte) error {
-			if typ == uapi.DCB_ATTR_IEEE_PFC && len(data) >= 2 {
-				found, priorities = true, data[1]
-			}
-			return nil
-		})
+		return nil
 	})
 	if err == nil && !found {
 		return 0, unix.EOPNOTSUPP

@@ -93,14 +93,7 @@ func (c client) netlinkDevices() ([]Device, error) {
 
 // list returns the devices without their nodes.
 func (c *conn) list() ([]Device, error) {
-	var devs []Device
-	err := c.ask("list devices", "", uapi.RDMA_NLDEV_CMD_GET, true, nil,
-		func() { devs = nil },
-		func(b []byte) error {
-			d, err := decodeDevice(b)
-			devs = append(devs, d)
-			return err
-		})
+	devs, err := ask(c, query{op: "list devices", cmd: uapi.RDMA_NLDEV_CMD_GET, dump: true}, decodeDevice)
 	slices.SortFunc(devs, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
 	return devs, err
 }
@@ -173,22 +166,18 @@ func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
 		attrs = appendU32(attrs, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, *index)
 	}
 	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, client)
-	var cd CharDev
-	replies := 0
-	err := c.ask("find node of", client, uapi.RDMA_NLDEV_CMD_GET_CHARDEV, false, attrs,
-		func() { replies = 0 },
-		func(b []byte) (err error) {
-			replies++
-			cd, err = decodeCharDev(b)
-			return err
-		})
-	if err == nil && replies != 1 {
-		err = wrap("find node of", client, malformed("%d replies", replies))
+	q := query{op: "find node of", object: client, cmd: uapi.RDMA_NLDEV_CMD_GET_CHARDEV, attrs: attrs}
+	list, err := ask(c, q, decodeCharDev)
+	switch {
+	case err == nil && len(list) == 1:
+		return list[0], nil
+	case err == nil:
+		err = wrap(q.op, client, malformed("%d replies", len(list)))
 	}
 	if e, ok := err.(*Error); ok && index == nil && (e.Errno == unix.EOPNOTSUPP || e.Errno == unix.ENOENT) {
 		e.Hint = "no loaded module provides it: modprobe " + clientModule(client)
 	}
-	return cd, err
+	return CharDev{}, err
 }
 
 // clientModule returns the name of the module that provides a client.

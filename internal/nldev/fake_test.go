@@ -18,7 +18,7 @@ type fake struct {
 
 // request is a decoded request message.
 type request struct {
-	header
+	message
 	op    uint16
 	attrs map[uint16][]byte
 }
@@ -28,7 +28,7 @@ func (f *fake) send(b []byte) error {
 	if err != nil || len(msgs) != 1 {
 		return fmt.Errorf("bad request %x: %v", b, err)
 	}
-	r := request{header: msgs[0].header, op: msgs[0].typ & 0x3ff, attrs: map[uint16][]byte{}}
+	r := request{message: msgs[0], op: msgs[0].typ & 0x3ff, attrs: map[uint16][]byte{}}
 	err = eachAttr(msgs[0].payload, func(typ uint16, data []byte) error {
 		r.attrs[typ] = data
 		return nil

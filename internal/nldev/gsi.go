@@ -18,16 +18,12 @@ const (
 func FailedGSI(dev string) (ports []uint32, err error) { return kernel.failedGSI(dev) }
 
 func (c client) failedGSI(dev string) (ports []uint32, err error) {
-	err = c.requestOf("list queue pairs of", dev, uapi.RDMA_NLDEV_CMD_RES_QP_GET, true,
-		func() { ports = nil },
-		func(b []byte) error {
-			more, err := decodeFailedGSI(b)
-			ports = append(ports, more...)
-			return err
-		})
+	lists, err := fetch(c, query{op: "list queue pairs of", object: dev, cmd: uapi.RDMA_NLDEV_CMD_RES_QP_GET,
+		dump: true, ofDevice: true}, decodeFailedGSI)
 	if err != nil {
 		return nil, err
 	}
+	ports = slices.Concat(lists...)
 	slices.Sort(ports)
 	return slices.Compact(ports), nil
 }

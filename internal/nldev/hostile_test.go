@@ -108,7 +108,7 @@ func TestEndlessReply(t *testing.T) {
 
 // FuzzReplies feeds the decoders with datagrams from the fuzzer. The first byte selects the call.
 func FuzzReplies(f *testing.F) {
-	r := request{header: header{seq: 1}, op: uapi.RDMA_NLDEV_CMD_GET}
+	r := request{message: message{seq: 1}, op: uapi.RDMA_NLDEV_CMD_GET}
 	f.Add(byte(1), cat(reply(r, unix.NLM_F_MULTI, deviceAttrs(1, "rxe0")), done(r)))
 	r.op = uapi.RDMA_NLDEV_CMD_GET_CHARDEV
 	f.Add(byte(2), cat(reply(r, 0, nodeAttrs("uverbs0", rxeDriver)), ack(r, 0)))

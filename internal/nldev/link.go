@@ -21,7 +21,7 @@ func (c client) addLink(name, linkType, netdev string) error {
 	attrs := appendString(nil, uapi.RDMA_NLDEV_ATTR_DEV_NAME, name)
 	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_LINK_TYPE, linkType)
 	attrs = appendString(attrs, uapi.RDMA_NLDEV_ATTR_NDEV_NAME, netdev)
-	err := c.request("add link", name, uapi.RDMA_NLDEV_CMD_NEWLINK, false, attrs, func() {}, ignore)
+	_, err := fetch(c, query{op: "add link", object: name, cmd: uapi.RDMA_NLDEV_CMD_NEWLINK, attrs: attrs}, ignore)
 	if e, ok := err.(*Error); ok {
 		e.Hint = addLinkHint(e.Errno, name, linkType, netdev)
 	}
@@ -44,23 +44,18 @@ func addLinkHint(errno unix.Errno, name, linkType, netdev string) string {
 		// rxe computes checksums with it on kernels before 6.15. It is only a soft dependency.
 		return "the driver lacks a crypto module: modprobe crc32_generic"
 	case unix.EINVAL, unix.EOPNOTSUPP:
-		return fmt.Sprintf("the kernel knows no link type %q: modprobe %s; or the name is not allowed", linkType,
-			linkModule(linkType))
+		module := linkType
+		if linkType == "rxe" {
+			module = "rdma_rxe"
+		}
+		return fmt.Sprintf("the kernel knows no link type %q: modprobe %s; or the name is not allowed", linkType, module)
 	}
 	return ""
 }
 
-// linkModule returns the name of the module that provides a link type.
-func linkModule(linkType string) string {
-	switch linkType {
-	case "rxe":
-		return "rdma_rxe"
-	}
-	return linkType
-}
-
 func (c client) deleteLink(name string) error {
-	err := c.requestOf("delete link", name, uapi.RDMA_NLDEV_CMD_DELLINK, false, func() {}, ignore)
+	q := query{op: "delete link", object: name, cmd: uapi.RDMA_NLDEV_CMD_DELLINK, ofDevice: true}
+	_, err := fetch(c, q, ignore)
 	if e, ok := err.(*Error); ok {
 		switch e.Errno {
 		case unix.EPERM:
@@ -72,4 +67,4 @@ func (c client) deleteLink(name string) error {
 	return err
 }
 
-func ignore([]byte) error { return nil }
+func ignore([]byte) (none struct{}, err error) { return none, nil }

@@ -263,7 +263,7 @@ func TestExtendedAck(t *testing.T) {
 			flags := uint16(capped | ackTLVs)
 			if repeat {
 				flags = ackTLVs
-				b = append(b, appendRequest(nil, r.op, r.flags, r.seq, make([]byte, 8))...)
+				b = append(b, appendRequest(messageType(r.op), r.flags, r.seq, make([]byte, 8))...)
 			} else {
 				b = append(b, make([]byte, headerLen)...)
 			}

@@ -14,15 +14,6 @@ import (
 // Netlink uses host byte order.
 var order = binary.NativeEndian
 
-// header is struct nlmsghdr.
-type header struct {
-	length uint32
-	typ    uint16
-	flags  uint16
-	seq    uint32
-	pid    uint32
-}
-
 const (
 	headerLen = unix.SizeofNlMsghdr
 	attrLen   = unix.SizeofNlAttr
@@ -31,10 +22,11 @@ const (
 	ackTLVs   = 0x200  // NLM_F_ACK_TLVS: attributes follow the error
 )
 
-// message is one netlink message: the header and its payload.
+// message is one netlink message: fields of struct nlmsghdr, and the payload.
 type message struct {
-	header
-	payload []byte
+	typ, flags uint16
+	seq        uint32
+	payload    []byte
 }
 
 // errMalformed is wrapped by the error of every invalid reply.
@@ -49,14 +41,14 @@ func align(n int) int { return (n + 3) &^ 3 }
 // messageType is the message type of an nldev command.
 func messageType(op uint16) uint16 { return uapi.RDMA_NL_NLDEV<<10 | op }
 
-// appendRequest appends a request message with the attributes.
-func appendRequest(b []byte, op, flags uint16, seq uint32, attrs []byte) []byte {
-	b = order.AppendUint32(b, uint32(headerLen+len(attrs)))
-	b = order.AppendUint16(b, messageType(op))
+// appendRequest returns a request with this payload.
+func appendRequest(typ, flags uint16, seq uint32, payload []byte) []byte {
+	b := order.AppendUint32(nil, uint32(headerLen+len(payload)))
+	b = order.AppendUint16(b, typ)
 	b = order.AppendUint16(b, flags)
 	b = order.AppendUint32(b, seq)
 	b = order.AppendUint32(b, 0) // to the kernel
-	return append(b, attrs...)
+	return append(b, payload...)
 }
 
 // appendAttr appends one attribute, padded to four bytes.
@@ -86,18 +78,12 @@ func parseMessages(b []byte) ([]message, error) {
 		if len(b) < headerLen {
 			return nil, malformed("%d bytes where a message header should be", len(b))
 		}
-		h := header{
-			length: order.Uint32(b),
-			typ:    order.Uint16(b[4:]),
-			flags:  order.Uint16(b[6:]),
-			seq:    order.Uint32(b[8:]),
-			pid:    order.Uint32(b[12:]),
+		n := order.Uint32(b)
+		if n < headerLen || uint64(n) > uint64(len(b)) {
+			return nil, malformed("message length %d of %d bytes", n, len(b))
 		}
-		if h.length < headerLen || uint64(h.length) > uint64(len(b)) {
-			return nil, malformed("message length %d of %d bytes", h.length, len(b))
-		}
-		out = append(out, message{h, b[headerLen:h.length]})
-		b = b[min(align(int(h.length)), len(b)):]
+		out = append(out, message{order.Uint16(b[4:]), order.Uint16(b[6:]), order.Uint32(b[8:]), b[headerLen:n]})
+		b = b[min(align(int(n)), len(b)):]
 	}
 	return out, nil
 }

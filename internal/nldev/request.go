@@ -2,6 +2,7 @@ package nldev
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -52,85 +53,89 @@ func (c client) open(op, object string) (*conn, error) {
 	return nil, e
 }
 
-// request sends one request on a separate transport, as conn.ask.
-func (c client) request(op, object string, cmd uint16, dump bool, attrs []byte, restart func(),
-	f func(payload []byte) error) error {
-	conn, err := c.open(op, object)
-	if err != nil {
-		return err
-	}
-	defer conn.t.close()
-	return conn.ask(op, object, cmd, dump, attrs, restart, f)
+// A query is a request to the kernel.
+type query struct {
+	op, object string // for errors
+	cmd        uint16
+	dump       bool
+	attrs      []byte
+	// ofDevice is set if object is the name of a device, whose index is the only attribute.
+	ofDevice bool
 }
 
-// requestOf is as request, for a device given by name: its index is the only attribute.
-func (c client) requestOf(op, dev string, cmd uint16, dump bool, restart func(), f func(payload []byte) error) error {
-	conn, err := c.open(op, dev)
+// fetch sends q on a separate transport: see ask.
+func fetch[T any](c client, q query, decode func(payload []byte) (T, error)) ([]T, error) {
+	conn, err := c.open(q.op, q.object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.t.close()
-	index, err := conn.find(op, dev)
-	if err != nil {
-		return err
-	}
-	return conn.ask(op, dev, cmd, dump, appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index), restart, f)
-}
-
-// ask sends one request and calls f with the payload of every reply. If the kernel reports a dump
-// as interrupted, ask calls restart and repeats the dump from its start.
-func (c *conn) ask(op, object string, cmd uint16, dump bool, attrs []byte, restart func(),
-	f func(payload []byte) error) error {
-	for range maxRetries {
-		intr, err := c.askOnce(op, object, cmd, dump, attrs, f)
+	if q.ofDevice {
+		index, err := conn.find(q.op, q.object)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !intr {
-			return nil
-		}
-		restart()
+		q.attrs = appendU32(nil, uapi.RDMA_NLDEV_ATTR_DEV_INDEX, index)
 	}
-	return &Error{Op: op, Object: object, Errno: unix.EINTR, Text: errInterrupted.Error(), sentinel: errInterrupted}
+	return ask(conn, q, decode)
 }
 
-func (c *conn) askOnce(op, object string, cmd uint16, dump bool, attrs []byte,
-	f func([]byte) error) (intr bool, err error) {
+// ask sends q and decodes the payload of every reply. If the kernel reports a dump as interrupted, ask repeats it.
+func ask[T any](c *conn, q query, decode func(payload []byte) (T, error)) ([]T, error) {
+	for range maxRetries {
+		var list []T
+		interrupted, err := c.askOnce(&q, func(b []byte) error {
+			v, err := decode(b)
+			list = append(list, v)
+			return err
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case !interrupted:
+			return list, nil
+		}
+	}
+	return nil, &Error{Op: q.op, Object: q.object, Errno: unix.EINTR, Text: errInterrupted.Error(), sentinel: errInterrupted}
+}
+
+func (c *conn) askOnce(q *query, f func(payload []byte) error) (interrupted bool, err error) {
+	defer func() {
+		if err != nil {
+			err = wrap(q.op, q.object, err)
+		}
+	}()
 	c.seq++
 	// A dump ends with NLMSG_DONE, other requests with the acknowledgement.
 	flags := uint16(unix.NLM_F_REQUEST | unix.NLM_F_ACK)
-	if dump {
+	if q.dump {
 		flags = unix.NLM_F_REQUEST | unix.NLM_F_DUMP
 	}
-	if err := c.t.send(appendRequest(nil, cmd, flags, c.seq, attrs)); err != nil {
-		return false, wrap(op, object, err)
+	if err := c.t.send(appendRequest(messageType(q.cmd), flags, c.seq, q.attrs)); err != nil {
+		return false, err
 	}
 	for total := 0; total <= maxReply; {
 		b, err := c.t.receive()
 		if err != nil {
-			return false, wrap(op, object, err)
+			return false, err
 		}
 		total += len(b) + 1
 		msgs, err := parseMessages(b)
 		if err != nil {
-			return false, wrap(op, object, err)
+			return false, err
 		}
 		for _, m := range msgs {
-			intr = intr || m.flags&unix.NLM_F_DUMP_INTR != 0
-			done, err := c.handle(op, object, cmd, m, f)
-			if err != nil {
-				return false, wrap(op, object, err)
-			}
-			if done {
-				return intr, nil
+			interrupted = interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
+			if done, err := c.handle(q, m, f); done || err != nil {
+				return interrupted, err
 			}
 		}
 	}
-	return false, wrap(op, object, malformed("more than %d bytes", maxReply))
+	return false, malformed("more than %d bytes", maxReply)
 }
 
 // handle processes one message and reports whether it was the last.
-func (c *conn) handle(op, object string, cmd uint16, m message, f func([]byte) error) (done bool, err error) {
+func (c *conn) handle(q *query, m message, f func(payload []byte) error) (done bool, err error) {
 	if m.seq != c.seq {
 		return false, malformed("sequence number %d, want %d", m.seq, c.seq)
 	}
@@ -143,23 +148,20 @@ func (c *conn) handle(op, object string, cmd uint16, m message, f func([]byte) e
 		// A dump that fails half-way has an error code after the header.
 		if len(m.payload) >= 4 {
 			if code := int32(order.Uint32(m.payload)); code < 0 && code >= -4095 {
-				return true, &Error{Op: op, Object: object, Errno: unix.Errno(-code)}
+				return true, &Error{Op: q.op, Object: q.object, Errno: unix.Errno(-code)}
 			}
 		}
 		return true, nil
 	case unix.NLMSG_ERROR:
 		errno, msg, err := ackError(m)
-		if err != nil {
-			return false, err
+		if err == nil && errno != 0 {
+			err = &Error{Op: q.op, Object: q.object, Errno: errno, Text: msg}
 		}
-		if errno != 0 {
-			return true, &Error{Op: op, Object: object, Errno: errno, Text: msg}
-		}
-		return true, nil
-	case messageType(cmd):
+		return true, err
+	case messageType(q.cmd):
 		return false, f(m.payload)
 	}
-	return false, malformed("message type %#x, want %#x", m.typ, messageType(cmd))
+	return false, malformed("message type %#x, want %#x", m.typ, messageType(q.cmd))
 }
 
 // wrap returns an *Error for an errno from the transport. Other errors keep their type, with op
@@ -174,20 +176,8 @@ func wrap(op, object string, err error) error {
 		e.Text = err.Error()
 		return e
 	}
-	return &replyError{op: op, object: object, err: err}
-}
-
-// replyError is the error for a reply that could not be decoded.
-type replyError struct {
-	op, object string
-	err        error
-}
-
-func (e *replyError) Error() string {
-	if e.object == "" {
-		return "rdma netlink: " + e.op + ": " + e.err.Error()
+	if object != "" {
+		op += " " + object
 	}
-	return "rdma netlink: " + e.op + " " + e.object + ": " + e.err.Error()
+	return fmt.Errorf("rdma netlink: %s: %w", op, err)
 }
-
-func (e *replyError) Unwrap() error { return e.err }

@@ -33,25 +33,20 @@ func (c client) setNetnsMode(shared bool) error {
 		mode = 1
 	}
 	attrs := appendAttr(nil, uapi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{mode})
-	return c.request("set namespace mode", "", uapi.RDMA_NLDEV_CMD_SYS_SET, false, attrs, func() {}, ignore)
+	_, err := fetch(c, query{op: "set namespace mode", cmd: uapi.RDMA_NLDEV_CMD_SYS_SET, attrs: attrs}, ignore)
+	return err
 }
 
 func (c client) resources(dev string) (map[string]uint64, error) {
-	const op = "count resources of"
-	var out map[string]uint64
-	err := c.requestOf(op, dev, uapi.RDMA_NLDEV_CMD_RES_GET, false,
-		func() { out = nil },
-		func(b []byte) (err error) {
-			out, err = decodeSummary(b)
-			return err
-		})
-	if err == nil && out == nil {
-		err = wrap(op, dev, malformed("no summary"))
-	}
-	if err != nil {
+	q := query{op: "count resources of", object: dev, cmd: uapi.RDMA_NLDEV_CMD_RES_GET, ofDevice: true}
+	list, err := fetch(c, q, decodeSummary)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(list) == 0:
+		return nil, wrap(q.op, dev, malformed("no summary"))
 	}
-	return out, nil
+	return list[len(list)-1], nil
 }
 
 // decodeSummary decodes the table of names and counts.
@@ -81,16 +76,18 @@ func decodeSummary(b []byte) (map[string]uint64, error) {
 
 // system returns one attribute of the RDMA system, or 0 if this kernel does not have it.
 func (c client) system(attr uint16) (uint64, error) {
-	var v uint64
-	err := c.request("read system settings", "", uapi.RDMA_NLDEV_CMD_SYS_GET, false, nil,
-		func() { v = 0 },
-		func(b []byte) error {
-			return eachAttr(b, func(typ uint16, data []byte) (err error) {
-				if typ == attr {
-					v, err = unsigned(typ, data)
-				}
-				return err
-			})
+	q := query{op: "read system settings", cmd: uapi.RDMA_NLDEV_CMD_SYS_GET}
+	list, err := fetch(c, q, func(b []byte) (v uint64, err error) {
+		err = eachAttr(b, func(typ uint16, data []byte) (err error) {
+			if typ == attr {
+				v, err = unsigned(typ, data)
+			}
+			return err
 		})
-	return v, err
+		return v, err
+	})
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return list[len(list)-1], nil
 }

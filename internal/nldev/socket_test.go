@@ -24,9 +24,7 @@ func dialRoute(t *testing.T, size int, timeout time.Duration) transport {
 
 // getLinks returns a request for RTM_GETLINK as a dump.
 func getLinks() []byte {
-	b := appendRequest(nil, 0, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 7, make([]byte, unix.SizeofIfInfomsg))
-	order.PutUint16(b[4:], unix.RTM_GETLINK)
-	return b
+	return appendRequest(unix.RTM_GETLINK, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, 7, make([]byte, unix.SizeofIfInfomsg))
 }
 
 // TestSocket exchanges messages with the kernel's routing netlink.
@@ -70,8 +68,7 @@ func TestSocket(t *testing.T) {
 // TestSocketError: the kernel's error has the extended acknowledgement.
 func TestSocketError(t *testing.T) {
 	tr := dialRoute(t, bufferSize, 5*time.Second)
-	b := appendRequest(nil, 0, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 9, make([]byte, unix.SizeofIfInfomsg))
-	order.PutUint16(b[4:], unix.RTM_GETLINK)
+	b := appendRequest(unix.RTM_GETLINK, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 9, make([]byte, unix.SizeofIfInfomsg))
 	order.PutUint32(b[headerLen+4:], 1<<30) // no such interface
 	if err := tr.send(b); err != nil {
 		t.Fatal(err)
