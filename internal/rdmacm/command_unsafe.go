@@ -36,6 +36,14 @@ func request[T any](number uint32) (*command, *T) {
 	return c, (*T)(unsafe.Pointer(&c.frame[headerSize/8]))
 }
 
+// send issues a command without a reply.
+func send[T any](f *File, number uint32, payload *T) error {
+	c, req := request[T](number)
+	defer c.put()
+	*req = *payload
+	return f.do(c)
+}
+
 // reply provides memory for a reply of type T, and returns it with its address.
 func reply[T any](c *command) (*T, uint64) {
 	b, at := c.room(sizeOf[T]())

@@ -35,15 +35,20 @@ func (c Call) Frame() []byte { return wordBytes(c.c.frame[:])[:headerSize+c.c.n]
 // Header returns the command's header.
 func (c Call) Header() uapi.RdmaUcmCmdHdr { return *header(c.c) }
 
+// reply returns the memory of the reply.
+func (c Call) reply() []byte {
+	if c.c.more != nil {
+		return c.c.more[:c.c.out]
+	}
+	return wordBytes(c.c.reply[:])[:c.c.out]
+}
+
 // Memory returns the n bytes at an address. It returns nil if they are outside of the
 // command's memory: the kernel would return EFAULT, or read other memory.
 func (c Call) Memory(addr uint64, n int) []byte {
-	b := wordBytes(c.c.reply[:])
-	if c.c.more != nil {
-		b = c.c.more
-	}
+	b := c.reply()
 	off := addr - address(b)
-	if b = b[:c.c.out]; off <= uint64(len(b)) && uint64(n) <= uint64(len(b))-off {
+	if off <= uint64(len(b)) && uint64(n) <= uint64(len(b))-off {
 		return b[off:][:n:n]
 	}
 	return nil

@@ -54,47 +54,37 @@ func copySockaddr(dst *[128]byte, addr []byte) (uint16, error) {
 
 // Bind sets the local address of an id: a sockaddr_in, _in6 or _ib.
 func (f *File) Bind(id uint32, addr []byte) error {
-	c, req := request[uapi.RdmaUcmBind](uapi.RDMA_USER_CM_CMD_BIND)
-	defer c.put()
+	req := &uapi.RdmaUcmBind{Id: id}
 	var err error
-	req.Id = id
 	if req.AddrSize, err = copySockaddr(&req.Addr, addr); err != nil {
 		return err
 	}
-	return f.do(c)
+	return send(f, uapi.RDMA_USER_CM_CMD_BIND, req)
 }
 
 // ResolveAddr finds the device that leads to dst, from src if it is not empty.
 // ADDR_RESOLVED or ADDR_ERROR follows.
 func (f *File) ResolveAddr(id uint32, src, dst []byte, timeoutMS uint32) error {
-	c, req := request[uapi.RdmaUcmResolveAddr](uapi.RDMA_USER_CM_CMD_RESOLVE_ADDR)
-	defer c.put()
+	req := &uapi.RdmaUcmResolveAddr{Id: id, TimeoutMs: timeoutMS}
 	var err, err2 error
-	req.Id, req.TimeoutMs = id, timeoutMS
 	req.SrcSize, err = copySockaddr(&req.SrcAddr, src)
 	req.DstSize, err2 = copySockaddr(&req.DstAddr, dst)
 	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
-	return f.do(c)
+	return send(f, uapi.RDMA_USER_CM_CMD_RESOLVE_ADDR, req)
 }
 
 // ResolveRoute finds the path to the resolved address. ROUTE_RESOLVED or ROUTE_ERROR
 // follows.
 func (f *File) ResolveRoute(id, timeoutMS uint32) error {
-	c, req := request[uapi.RdmaUcmResolveRoute](uapi.RDMA_USER_CM_CMD_RESOLVE_ROUTE)
-	defer c.put()
-	req.Id, req.TimeoutMs = id, timeoutMS
-	return f.do(c)
+	return send(f, uapi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, &uapi.RdmaUcmResolveRoute{Id: id, TimeoutMs: timeoutMS})
 }
 
 // ResolveIBService queries the subnet administrator for a service. ADDRINFO_RESOLVED or
 // ADDRINFO_ERROR follows. It requires Linux 6.18.
 func (f *File) ResolveIBService(id uint32, service *uapi.RdmaUcmIbService) error {
-	c, req := request[uapi.RdmaUcmResolveIbService](uapi.RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE)
-	defer c.put()
-	req.Id, req.Ibs = id, *service
-	return f.do(c)
+	return send(f, uapi.RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE, &uapi.RdmaUcmResolveIbService{Id: id, Ibs: *service})
 }
 
 // JoinMulticast joins a group, given as a socket address. MULTICAST_JOIN or

@@ -1,10 +1,6 @@
 package rdmacm
 
-import (
-	"encoding/binary"
-
-	"github.com/goverbs/goverbs/internal/uapi"
-)
+import "github.com/goverbs/goverbs/internal/uapi"
 
 // NoIndex is the IbdevIndex if the kernel does not report it.
 const NoIndex = ^uint32(0)
@@ -76,5 +72,3 @@ func (f *File) services(id uint32, n int) ([]uapi.IbUserServiceRec, int, error) 
 	all := int(head.NumServiceRecs)
 	return append([]uapi.IbUserServiceRec(nil), recs[:min(all, n)]...), all, nil
 }
-
-func putUint64(b []byte, v uint64) { binary.NativeEndian.PutUint64(b, v) }

@@ -64,13 +64,6 @@ func trace(c *command, errno unix.Errno, took time.Duration) {
 	fmt.Fprintf(traceTo, "rdma_cm %s = %s <%v>\n", c.describe(), result, took.Round(time.Microsecond))
 }
 
-func (c Call) reply() []byte {
-	if c.c.more != nil {
-		return c.c.more
-	}
-	return wordBytes(c.c.reply[:])[:c.c.out]
-}
-
 // describe formats command, id and payload.
 func (c *command) describe() string {
 	frame := Call{c}.Frame()
