@@ -96,7 +96,8 @@ func ask[T any](c *conn, q query, decode func(payload []byte) (T, error)) ([]T, 
 			return list, nil
 		}
 	}
-	return nil, &Error{Op: q.op, Object: q.object, Errno: unix.EINTR, Text: errInterrupted.Error(), sentinel: errInterrupted}
+	return nil, &Error{Op: q.op, Object: q.object, Errno: unix.EINTR, Text: errInterrupted.Error(),
+		sentinel: errInterrupted}
 }
 
 func (c *conn) askOnce(q *query, f func(payload []byte) error) (interrupted bool, err error) {
