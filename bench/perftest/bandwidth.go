@@ -19,7 +19,6 @@ type bandwidthRun struct {
 	// when each message was posted, and when its completion was polled; nil without a peak
 	posted, done []int64
 	began, ended int64
-	sampled      int
 	reported     int // of an infinite run: messages in earlier reports
 }
 
@@ -68,7 +67,7 @@ func (b *bandwidthRun) stop() {
 func (b *bandwidthRun) messages() int {
 	switch {
 	case b.o.timed():
-		return b.sampled
+		return b.watchdog.sampled
 	case b.o.receives() && !b.o.active() && !b.o.Bidirectional:
 		return b.received - b.reported
 	}
@@ -176,15 +175,9 @@ func (b *bandwidthRun) complete(sleep bool) (int, error) {
 		if b.done != nil {
 			b.done[b.completed-1] = now()
 		}
-		b.sample(k)
+		b.watchdog.sample(k)
 	}
 	return n, nil
-}
-
-func (b *bandwidthRun) sample(k int) {
-	if b.watchdog.phase.Load() == sampling {
-		b.sampled += k
-	}
 }
 
 // poll polls a CQ, and with sleep waits for a completion.
@@ -225,11 +218,11 @@ func (b *bandwidthRun) processReceives(n int) error {
 		}
 	}
 	for i := range b.wcs[:n] {
-		if _, err := b.processReceive(&b.wcs[i], b.iters); err != nil {
+		if err := b.processReceive(&b.wcs[i], b.iters); err != nil {
 			return err
 		}
 		b.received++
-		b.sample(1)
+		b.watchdog.sample(1)
 	}
 	return nil
 }
@@ -287,13 +280,7 @@ func (b *bandwidthRun) waitEither() error {
 	if e := <-other; e == nil || err == nil {
 		return nil
 	}
-	if b.watchdog.parent.Err() != nil {
-		return ended(b.watchdog.parent)
-	}
-	if b.watchdog.ctx.Err() != nil {
-		return context.Cause(b.watchdog.ctx)
-	}
-	return err
+	return b.watchdog.waited(err)
 }
 
 // report computes the results.

@@ -35,12 +35,7 @@ func (o *Options) qpCount() int {
 }
 
 // typeName returns the connection type as perftest names it.
-func (o *Options) typeName() string {
-	if o.dc() {
-		return "DC"
-	}
-	return o.Type.String()
-}
+func (o *Options) typeName() string { return choose(o.dc(), "DC", o.Type.String()) }
 
 // createDC creates the QPs of this end, in state INIT. If it has both, own and peer of a
 // queue are the keys of the DCTs.
@@ -55,7 +50,7 @@ func (e *endpoint) createDC() error {
 			if err != nil {
 				return e.explainQP(err)
 			}
-			if err := e.initDC(qp, t); err != nil {
+			if err := e.init(qp, t); err != nil {
 				return err
 			}
 			if q != nil {
@@ -80,16 +75,6 @@ func (e *endpoint) dcConfig(t uverbs.QPType) uverbs.QPConfig {
 	}
 	return uverbs.QPConfig{Type: t, SendCQ: e.scq, MaxSendWR: e.o.TxDepth, MaxInline: e.o.Inline,
 		SingleGoroutine: e.o.NoLock, Options: e.o.qpOptions()}
-}
-
-func (e *endpoint) initDC(qp *uverbs.QP, t uverbs.QPType) error {
-	a := uverbs.QPAttr{State: uverbs.StateInit, PKeyIndex: uint16(e.o.PKeyIndex), Port: uint8(e.o.IBPort)}
-	m := uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort
-	if t == uverbs.DCT {
-		a.Access = e.o.Verb.access()
-		m |= uverbs.MaskAccess
-	}
-	return qp.Modify(a, m)
 }
 
 // connectDC moves a DCT to RTR, where it has its number, and a DCI to RTS.

@@ -53,22 +53,21 @@ func (o *Options) fit(dev *uverbs.Context) error {
 	}
 	o.link, o.lid = port.LinkLayer, port.LID
 	o.iwarp = dev.Device().NodeType == uverbs.NodeRNIC
+	if o.Inline < 0 {
+		o.Inline = o.usualInline(dev.Device().Driver())
+	}
 	if err := o.fitMTU(port); err != nil {
 		return err
 	}
 	if err := o.fitSize(port); err != nil {
 		return err
 	}
-	if o.Inline < 0 {
-		o.Inline = o.usualInline(dev.Device().Driver())
+	for _, fit := range []func(*uverbs.Context) error{o.fitOuts, o.fitOrder, o.fitGID} {
+		if err := fit(dev); err != nil {
+			return err
+		}
 	}
-	if err := o.fitOuts(dev); err != nil {
-		return err
-	}
-	if err := o.fitOrder(dev); err != nil {
-		return err
-	}
-	return o.fitGID(dev)
+	return nil
 }
 
 func (o *Options) fitMTU(port *uverbs.PortAttr) error {

@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -100,7 +101,7 @@ func (e *endpoint) prepareObjects() (err error) {
 		return err
 	}
 	access := uverbs.LocalWrite | o.Verb.access()
-	if !o.StrictOrder && (o.Verb != Write || o.Bandwidth) { // write_lat polls the last byte of a message
+	if o.relaxed() {
 		access |= uverbs.RelaxedOrdering
 	}
 	if err := e.makeMemory(access); err != nil {
@@ -184,7 +185,7 @@ func (e *endpoint) createQPs() error {
 		if err != nil {
 			return e.explainQP(err)
 		}
-		if err := e.init(qp); err != nil {
+		if err := e.init(qp, e.o.Type); err != nil {
 			return err
 		}
 		e.add(qp)
@@ -209,45 +210,50 @@ const minRNRTimer = 12 // 0.64 ms
 // qkey is the Q_Key that perftest uses.
 const qkey = 0x11111111
 
-func (e *endpoint) init(qp *uverbs.QP) error {
+// init moves a QP of a type to INIT.
+func (e *endpoint) init(qp *uverbs.QP, t uverbs.QPType) error {
 	a := uverbs.QPAttr{State: uverbs.StateInit, PKeyIndex: uint16(e.o.PKeyIndex), Port: uint8(e.o.IBPort)}
 	m := uverbs.MaskState | uverbs.MaskPKeyIndex | uverbs.MaskPort
-	if e.o.Type == uverbs.UD {
+	switch t {
+	case uverbs.UD:
 		a.QKey = qkey
-		return qp.Modify(a, m|uverbs.MaskQKey)
+		m |= uverbs.MaskQKey
+	case uverbs.DCI:
+	default:
+		a.Access = e.o.Verb.access()
+		m |= uverbs.MaskAccess
 	}
-	a.Access = e.o.Verb.access()
-	return qp.Modify(a, m|uverbs.MaskAccess)
+	return qp.Modify(a, m)
 }
 
-// connect moves the QPs to RTR, and to RTS if this end sends. The keys have been
-// exchanged.
-func (e *endpoint) connect() error {
+// connect connects the QPs. The keys have been exchanged.
+func (e *endpoint) connect(context.Context) error {
+	if err := e.sameFamily(); err != nil {
+		return err
+	}
+	connect := e.connectQP
+	if e.o.dc() {
+		connect = e.connectDC
+	}
 	for _, q := range e.qps {
-		if e.o.dc() {
-			if err := e.connectDC(q); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := e.toRTR(q); err != nil {
+		if err := connect(q); err != nil {
 			return err
-		}
-		if !e.o.sends() {
-			continue
-		}
-		if err := e.toRTS(q); err != nil {
-			return err
-		}
-		if e.o.Type == uverbs.UD {
-			var err error
-			if q.ah, err = e.pd.CreateAH(e.path(q)); err != nil {
-				return err
-			}
-			q.qpn, q.qkey = q.peer.qpn, qkey
 		}
 	}
 	return nil
+}
+
+// connectQP moves a QP to RTR, and to RTS if this end sends.
+func (e *endpoint) connectQP(q *queue) (err error) {
+	if err := e.toRTR(q); err != nil || !e.o.sends() {
+		return err
+	}
+	if err := e.toRTS(q); err != nil || e.o.Type != uverbs.UD {
+		return err
+	}
+	q.qpn, q.qkey = q.peer.qpn, qkey
+	q.ah, err = e.pd.CreateAH(e.path(q))
+	return err
 }
 
 // path returns the address vector of the peer.
@@ -304,11 +310,15 @@ func (e *endpoint) toRTS(q *queue) error {
 	return q.qp.Modify(a, m)
 }
 
-// close closes all objects and the device.
+// close closes all objects, the device and the control connection.
 func (e *endpoint) close() error {
 	var err error
 	if e.links != nil {
 		err = e.links.close()
 	}
-	return errors.Join(err, e.dev.Close())
+	err = errors.Join(err, e.dev.Close())
+	if e.ctl != nil {
+		err = errors.Join(err, e.ctl.close())
+	}
+	return err
 }

@@ -49,18 +49,19 @@ func TestReport(t *testing.T) {
 
 // In a run of a given duration the margins are not measured.
 func TestTimed(t *testing.T) {
-	v := &watchdog{}
+	v := &watchdog{sampled: 1024}
 	v.begin.Store(3e9)
 	v.end.Store(7e9)
 	e := &endpoint{o: normalized(t, "send_bw", "-D", "6", "-f", "1", "-s", "1024", "host"), watchdog: v, size: 1024}
-	b := &bandwidthRun{endpoint: e, completed: 9999, sampled: 1024, began: 1}
+	b := &bandwidthRun{endpoint: e, completed: 9999, began: 1}
 	b.stop()
 	if r := b.report(); r.avg != 0.25 || r.iters != 1024 {
 		t.Errorf("%+v", r)
 	}
+	v.sampled = 1000
 	for name, ways := range map[string]float64{"send_lat": 2, "read_lat": 1} {
 		e.o = normalized(t, name, "-D", "6", "-f", "1", "host")
-		l := &latency{endpoint: e, sent: 9999, sampled: 1000}
+		l := &latency{endpoint: e, sent: 9999}
 		if f := l.result(nil).figures(e.o, 2); f.avg != 4000/ways || f.perSecond != 250 || f.iters != 1000 {
 			t.Errorf("%s: %+v", name, f)
 		}

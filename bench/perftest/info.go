@@ -17,56 +17,71 @@ const (
 	latHeaderTimed = " #bytes        #iterations       t_avg[usec]    tps average\n"
 )
 
-func onOff(on bool) string {
-	if on {
-		return "ON"
+// choose returns yes if the condition holds, and no otherwise.
+func choose(condition bool, yes, no string) string {
+	if condition {
+		return yes
 	}
-	return "OFF"
+	return no
 }
+
+func onOff(on bool) string { return choose(on, "ON", "OFF") }
 
 // name returns the test's name in reports.
 func (o *Options) name(separator string) string {
 	words := []string{o.Verb.title()}
 	if o.Verb == Atomic {
-		words = append(words, map[bool]string{false: "FETCH_AND_ADD", true: "CMP_AND_SWAP"}[o.CompareSwap])
+		words = append(words, choose(o.CompareSwap, "CMP_AND_SWAP", "FETCH_AND_ADD"))
 	}
-	switch {
-	case !o.Bandwidth:
-		words = append(words, "Latency")
-	default:
-		if o.Bidirectional {
-			words = append(words, "Bidirectional")
-		}
-		if o.PostList > 1 {
-			words = append(words, strings.ReplaceAll("Post List", " ", separator))
-		}
-		words = append(words, "BW")
+	if o.Bidirectional {
+		words = append(words, "Bidirectional")
 	}
-	return strings.Join(append(words, "Test"), separator)
+	if o.PostList > 1 {
+		words = append(words, "Post", "List")
+	}
+	return strings.Join(append(words, choose(o.Bandwidth, "BW", "Latency"), "Test"), separator)
 }
 
-func (o *Options) linkName() string {
-	if o.link == uverbs.LinkEthernet {
-		return "Ethernet"
-	}
-	return "IB"
-}
-
-func (o *Options) transport() string {
-	if o.iwarp {
-		return "IW"
-	}
-	return "IB"
-}
-
-func (o *Options) exchangeMethod() string {
-	if o.CommCM {
-		return "rdma_cm"
-	}
-	return "Ethernet"
-}
-
+// relaxed reports whether the memory has PCIe relaxed ordering. write_lat polls the last byte of a message.
 func (o *Options) relaxed() bool { return !o.StrictOrder && (o.Verb != Write || o.Bandwidth) }
+
+// A param is a parameter of the test in the report.
+type param struct {
+	shown     bool
+	text, key string // the format in the text, and the key in the JSON file; "" if it is not there
+	value     any
+}
+
+// params returns the parameters in the order of perftest's reports.
+func (o *Options) params() []param {
+	return []param{
+		{o.Events, " Test with events. Using %s\n", "Test with events", fmt.Sprintf("%s_comp%d", o.device, o.Vector)},
+		{true, " Dual-port       : %s\t\t", "Dual_port", "OFF"},
+		{true, "Device         : %s\n", "Device", o.device},
+		{true, " Number of qps   : %d\t\t", "Number_of_qps", o.qpCount()},
+		{true, "Transport type : %s\n", "Transport_type", choose(o.iwarp, "IW", "IB")},
+		{true, " Connection type : %s\t\t", "Connection_type", o.typeName()},
+		{true, "Using SRQ      : %s\n", "Using_SRQ", onOff(o.SRQ)},
+		{true, " PCIe relax order: %s\t\t", "PCIe_relax_order", onOff(o.relaxed())},
+		{true, "Lock-free      : %s\n", "", onOff(o.NoLock)},
+		{true, " ibv_wr* API     : %s\t\t", "ibv_wr_API", "OFF"},
+		{true, "Using DDP      : %s\n", "", onOff(o.outOfOrder)},
+		{o.active() || o.Bidirectional, " TX depth        : %d\n", "TX_depth", o.TxDepth},
+		{o.PostList > 1, " Post List       : %d\n", "Post_List", o.PostList},
+		{o.RecvPostList > 1, " Recv Post List  : %d\n", "Recv_Post_List", o.RecvPostList},
+		{o.receives() && (!o.active() || o.Bidirectional), " RX depth        : %d\n", "RX_depth", o.RxDepth},
+		{o.Bandwidth, " CQ Moderation   : %d\n", "CQ_Moderation", o.CQMod},
+		{true, " Mtu             : %d[B]\n", "Mtu", o.mtu.Bytes()},
+		{true, " Link type       : %s\n", "Link_type", choose(o.link == uverbs.LinkEthernet, "Ethernet", "IB")},
+		{o.withGID, " GID index       : %d\n", "GID_index", o.gid.Index},
+		{o.fetches(), " Outstand reads  : %d\n", "Outstand_reads", o.Outs},
+		{!o.fetches(), " Max inline data : %d[B]\n", "Max_inline_data", o.Inline},
+		{true, " rdma_cm QPs\t : %s\n", "rdma_cm_QPs", onOff(o.RDMACM)},
+		{true, "", "Use_ROCm_memory", "OFF"},
+		{true, " Data ex. method : %s", "Data_ex_method", choose(o.CommCM, "rdma_cm", "Ethernet")},
+		{o.RDMACM && o.TOS >= 0, " \tTOS    : %d", "TOS", o.TOS},
+	}
+}
 
 // info prints the parameters of the test.
 func (o *Options) info() {
@@ -74,41 +89,10 @@ func (o *Options) info() {
 		return
 	}
 	o.printf("%s                    %s\n", separator, o.name(" "))
-	if o.Events {
-		o.printf(" Test with events. Using %s_comp%d\n", o.device, o.Vector)
-	}
-	o.printf(" Dual-port       : OFF\t\tDevice         : %s\n", o.device)
-	o.printf(" Number of qps   : %d\t\tTransport type : %s\n", o.qpCount(), o.transport())
-	o.printf(" Connection type : %v\t\tUsing SRQ      : %s\n", o.typeName(), onOff(o.SRQ))
-	o.printf(" PCIe relax order: %s\t\tLock-free      : %s\n", onOff(o.relaxed()), onOff(o.NoLock))
-	o.printf(" ibv_wr* API     : OFF\t\tUsing DDP      : %s\n", onOff(o.outOfOrder))
-	if o.active() || o.Bidirectional {
-		o.printf(" TX depth        : %d\n", o.TxDepth)
-	}
-	if o.PostList > 1 {
-		o.printf(" Post List       : %d\n", o.PostList)
-	}
-	if o.RecvPostList > 1 {
-		o.printf(" Recv Post List  : %d\n", o.RecvPostList)
-	}
-	if o.receives() && (!o.active() || o.Bidirectional) {
-		o.printf(" RX depth        : %d\n", o.RxDepth)
-	}
-	if o.Bandwidth {
-		o.printf(" CQ Moderation   : %d\n", o.CQMod)
-	}
-	o.printf(" Mtu             : %d[B]\n Link type       : %s\n", o.mtu.Bytes(), o.linkName())
-	if o.withGID {
-		o.printf(" GID index       : %d\n", o.gid.Index)
-	}
-	if o.fetches() {
-		o.printf(" Outstand reads  : %d\n", o.Outs)
-	} else {
-		o.printf(" Max inline data : %d[B]\n", o.Inline)
-	}
-	o.printf(" rdma_cm QPs\t : %s\n Data ex. method : %s", onOff(o.RDMACM), o.exchangeMethod())
-	if o.RDMACM && o.TOS >= 0 {
-		o.printf(" \tTOS    : %d", o.TOS)
+	for _, p := range o.params() {
+		if p.shown && p.text != "" {
+			o.printf(p.text, p.value)
+		}
 	}
 	if o.RDMACM && !o.client() {
 		o.printf("\n%s Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP",
@@ -139,14 +123,8 @@ func (o *Options) address(side string, k keys) {
 	}
 	o.printf("\n")
 	if o.withGID {
-		o.printf(" GID: ")
-		for i, c := range k.gid {
-			if i > 0 {
-				o.printf(":")
-			}
-			o.printf("%02d", c)
-		}
-		o.printf("\n")
+		bytes := strings.Trim(fmt.Sprintf("%02d", k.gid[:]), "[]") // separated by spaces
+		o.printf(" GID: %s\n", strings.ReplaceAll(bytes, " ", ":"))
 	}
 }
 

@@ -21,47 +21,17 @@ func (f *fields) add(key, format string, value any) {
 func (o *Options) infoJSON() *fields {
 	f := &fields{}
 	f.add("test", "%q", o.name("_"))
-	if o.Events {
-		f.add("Test with events", "%q", fmt.Sprintf("Using_%s_comp%d", o.device, o.Vector))
-	}
-	f.add("Dual_port", "%q", "OFF")
-	f.add("Device", "%q", o.device)
-	f.add("Number_of_qps", "%d", o.qpCount())
-	f.add("Transport_type", "%q", o.transport())
-	f.add("Connection_type", "%q", o.typeName())
-	f.add("Using_SRQ", "%q", onOff(o.SRQ))
-	f.add("PCIe_relax_order", "%q", onOff(o.relaxed()))
-	f.add("ibv_wr_API", "%q", "OFF")
-	if o.active() || o.Bidirectional {
-		f.add("TX_depth", "%d", o.TxDepth)
-	}
-	if o.PostList > 1 {
-		f.add("Post_List", "%d", o.PostList)
-	}
-	if o.RecvPostList > 1 {
-		f.add("Recv_Post_List", "%d", o.RecvPostList)
-	}
-	if o.receives() && (!o.active() || o.Bidirectional) {
-		f.add("RX_depth", "%d", o.RxDepth)
-	}
-	if o.Bandwidth {
-		f.add("CQ_Moderation", "%d", o.CQMod)
-	}
-	f.add("Mtu", "%d", o.mtu.Bytes())
-	f.add("Link_type", "%q", o.linkName())
-	if o.withGID {
-		f.add("GID_index", "%d", o.gid.Index)
-	}
-	if o.fetches() {
-		f.add("Outstand_reads", "%d", o.Outs)
-	} else {
-		f.add("Max_inline_data", "%d", o.Inline)
-	}
-	f.add("rdma_cm_QPs", "%q", onOff(o.RDMACM))
-	f.add("Use_ROCm_memory", "%q", "OFF")
-	f.add("Data_ex_method", "%q", o.exchangeMethod())
-	if o.RDMACM && o.TOS >= 0 {
-		f.add("TOS", "%d", o.TOS)
+	for _, p := range o.params() {
+		text, ok := p.value.(string)
+		switch {
+		case !p.shown || p.key == "":
+		case p.key == "Test with events":
+			f.add(p.key, "%q", "Using_"+text)
+		case ok:
+			f.add(p.key, "%q", text)
+		default:
+			f.add(p.key, "%d", p.value)
+		}
 	}
 	return f
 }

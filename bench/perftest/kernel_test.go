@@ -32,7 +32,7 @@ func TestDeviceNothingAllocated(t *testing.T) {
 }
 
 // controlOnly starts a client and stops where the server listens for its QP.
-func controlOnly(ctx context.Context, o *Options) (s *session, err error) {
+func controlOnly(ctx context.Context, o *Options) (e *endpoint, err error) {
 	o.out, o.run = io.Discard, 7
 	if err := o.normalize(); err != nil {
 		return nil, err
@@ -41,34 +41,33 @@ func controlOnly(ctx context.Context, o *Options) (s *session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &session{o: o, e: &endpoint{o: o, dev: dev, links: &links{}}}
+	e = &endpoint{o: o, dev: dev, links: &links{}}
 	w, err := o.connectControl(ctx)
 	if err != nil {
-		return s, err
+		return e, err
 	}
-	s.ctl = &control{wire: w, client: true, withGID: o.withGID, binary: true}
-	s.e.ctl = s.ctl
-	if err := s.ctl.agree(ctx, o); err != nil {
-		return s, err
+	e.ctl = &control{wire: w, client: true, withGID: o.withGID, binary: true}
+	if err := e.ctl.agree(ctx, o); err != nil {
+		return e, err
 	}
-	if err := s.e.prepareObjects(); err != nil {
-		return s, err
+	if err := e.prepareObjects(); err != nil {
+		return e, err
 	}
-	return s, s.e.syncByCM(ctx)
+	return e, e.syncByCM(ctx)
 }
 
 // finish completes the run of such a client.
-func (s *session) finish(ctx context.Context) error {
-	if err := s.e.dial(ctx); err != nil {
+func (e *endpoint) finish(ctx context.Context) error {
+	if err := e.dial(ctx); err != nil {
 		return err
 	}
-	if err := s.e.syncByCM(ctx); err != nil {
+	if err := e.syncByCM(ctx); err != nil {
 		return err
 	}
-	if err := s.e.handshake(ctx); err != nil {
+	if err := e.handshake(ctx); err != nil {
 		return err
 	}
-	return s.measure(ctx)
+	return e.measure(ctx)
 }
 
 // A client that connects between the control connection and the QPs of another one is

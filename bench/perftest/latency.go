@@ -51,7 +51,7 @@ func (l *latency) result(err error) latencyResult {
 		if end == 0 {
 			end = now()
 		}
-		return latencyResult{iters: l.sampled, elapsed: end - l.watchdog.begin.Load()}
+		return latencyResult{iters: l.watchdog.sampled, elapsed: end - l.watchdog.begin.Load()}
 	case err == nil:
 		return latencyResult{posted: l.posted, iters: l.iters}
 	}
@@ -64,7 +64,6 @@ type latency struct {
 	posted    []int64
 	iters     int
 	sent, got int
-	sampled   int
 }
 
 // progress returns the number of messages that are done.
@@ -89,8 +88,8 @@ func (l *latency) pingpong() error {
 				l.watchdog.startClock(l.o)
 			}
 			l.got++
-			l.sample()
-			if _, err := l.processReceive(wc, l.iters); err != nil {
+			l.watchdog.sample(1)
+			if err := l.processReceive(wc, l.iters); err != nil {
 				return err
 			}
 		}
@@ -137,12 +136,6 @@ func (l *latency) gap() error {
 	return nil
 }
 
-func (l *latency) sample() {
-	if l.watchdog.phase.Load() == sampling {
-		l.sampled++
-	}
-}
-
 // write exchanges WRITEs in turn. An end detects a WRITE by the last byte, which is the
 // number of the message.
 func (l *latency) write() error {
@@ -166,7 +159,7 @@ func (l *latency) write() error {
 			if err := l.post(q); err != nil {
 				return err
 			}
-			l.sample()
+			l.watchdog.sample(1)
 		}
 	}
 	return nil
@@ -180,7 +173,7 @@ func (l *latency) fetch() error {
 		if err := l.post(q); err != nil {
 			return err
 		}
-		l.sample()
+		l.watchdog.sample(1)
 	}
 	return nil
 }

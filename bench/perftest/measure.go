@@ -6,9 +6,9 @@ import (
 )
 
 // measure runs the test and disconnects.
-func (s *session) measure(ctx context.Context) error {
-	e, o := s.e, s.o
-	idle := !e.o.active() && !o.Bidirectional
+func (e *endpoint) measure(ctx context.Context) error {
+	o := e.o
+	idle := !o.active() && !o.Bidirectional
 	switch {
 	case idle && o.Bandwidth && !o.receives():
 		return e.serveClient(ctx)
@@ -46,17 +46,24 @@ func (e *endpoint) serveClient(ctx context.Context) error {
 		return err
 	}
 	o.printBandwidth(peer)
-	if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
+	if err := e.syncSoon(ctx); err != nil {
 		return err
 	}
 	o.rule()
 	return e.disconnect(ctx)
 }
 
+// reports exchanges results after a run.
 func (e *endpoint) reports(ctx context.Context, own bwReport) (peer bwReport, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
+	ctx, cancel := e.afterRun(ctx)
 	defer cancel()
 	return e.ctl.reports(ctx, own)
+}
+
+// afterRun returns ctx with a timeout for messages after a run, for which the peer may have
+// needed longer than this end.
+func (e *endpoint) afterRun(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
 }
 
 // disconnect closes the connections of rdma_cm. Both ends have finished the test.
@@ -95,10 +102,9 @@ func (e *endpoint) watched(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// syncAfterRun synchronizes with the peer after a run, for which the peer may have
-// needed longer than this end.
+// syncAfterRun synchronizes with the peer after a run.
 func (e *endpoint) syncAfterRun(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
+	ctx, cancel := e.afterRun(ctx)
 	defer cancel()
 	return e.ctl.sync(ctx, e.first())
 }
@@ -112,7 +118,7 @@ func (e *endpoint) measureLatency(ctx context.Context) error {
 			if err := e.fill(); err != nil {
 				return err
 			}
-			if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
+			if err := e.syncSoon(ctx); err != nil {
 				return err
 			}
 		}
@@ -196,7 +202,7 @@ func (e *endpoint) bandwidthOf(ctx context.Context, size int) (own, total bwRepo
 	}
 	meets := o.receives() || o.Bidirectional && !o.Infinite
 	if meets {
-		if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
+		if err := e.syncSoon(ctx); err != nil {
 			return own, total, err
 		}
 	}

@@ -256,13 +256,11 @@ func (o *Options) setOutput(value string) error {
 	if o.Bandwidth {
 		allowed = []string{"bandwidth", "message_rate"}
 	}
-	for _, a := range allowed {
-		if value == a {
-			o.Output = value
-			return nil
-		}
+	if !slices.Contains(allowed, value) {
+		return fmt.Errorf("%q is not one that %v has: %s", value, o.Test, strings.Join(allowed, ", "))
 	}
-	return fmt.Errorf("%q is not one that %v has: %s", value, o.Test, strings.Join(allowed, ", "))
+	o.Output = value
+	return nil
 }
 
 func setFloat(v *float64) func(string) error {

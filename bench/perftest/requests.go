@@ -131,9 +131,9 @@ func (e *endpoint) postRecv(q *queue, wrs ...uverbs.RecvWR) (err error) {
 
 // processReceive checks a completed receive and posts receives again, unless those that
 // are posted suffice for the run.
-func (e *endpoint) processReceive(wc *uverbs.WC, iters int) (*queue, error) {
+func (e *endpoint) processReceive(wc *uverbs.WC, iters int) error {
 	if err := e.check(wc, true); err != nil {
-		return nil, err
+		return err
 	}
 	q := e.qps[wc.WRID]
 	q.received++
@@ -141,9 +141,9 @@ func (e *endpoint) processReceive(wc *uverbs.WC, iters int) (*queue, error) {
 	if q.free >= e.o.RecvPostList && q.refilled+e.o.RecvPostList <= iters {
 		q.free -= e.o.RecvPostList
 		q.refilled += e.o.RecvPostList
-		return q, e.refill(q)
+		return e.refill(q)
 	}
-	return q, nil
+	return nil
 }
 
 // check returns the error of a completion, with the options that may have caused it.

@@ -40,87 +40,66 @@ func run(ctx context.Context, o *Options, out io.Writer, find func(name string) 
 	if err != nil {
 		return err
 	}
-	s := &session{o: &p, e: &endpoint{o: &p, dev: dev}}
-	defer func() { err = errors.Join(err, s.close()) }()
+	e := &endpoint{o: &p, dev: dev}
+	defer func() { err = errors.Join(err, e.close()) }()
 	monitor, monitored := newDeviceMonitor(ctx, &p, dev)
 	defer monitor.stop()
-	if err = s.open(monitored); err == nil {
-		err = s.measure(monitored)
+	if err = e.open(monitored); err == nil {
+		err = e.measure(monitored)
 	}
 	if err == nil {
-		err = s.waitDestroy(monitored)
+		err = e.waitDestroy(monitored)
 	}
-	if err != nil && ctx.Err() != nil {
-		return s.interruptedError()
-	}
-	return monitor.cause(err)
-}
-
-// interruptedError returns ErrInterrupted with a note whether results were printed.
-func (s *session) interruptedError() error {
-	if s.e.watchdog == nil {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return monitor.cause(err)
+	case e.watchdog == nil:
 		return fmt.Errorf("%w: nothing has been measured at this end", ErrInterrupted)
 	}
 	return fmt.Errorf("%w; these are the results so far", ErrInterrupted)
 }
 
 // waitDestroy waits before the objects are closed (--wait_destroy).
-func (s *session) waitDestroy(ctx context.Context) error {
-	if s.o.WaitDestroy == 0 {
+func (e *endpoint) waitDestroy(ctx context.Context) error {
+	if e.o.WaitDestroy == 0 {
 		return nil
 	}
-	s.o.printf(" Waiting %d seconds before releasing resources...\n", s.o.WaitDestroy)
+	e.o.printf(" Waiting %d seconds before releasing resources...\n", e.o.WaitDestroy)
 	select {
-	case <-time.After(time.Duration(s.o.WaitDestroy) * time.Second):
+	case <-time.After(time.Duration(e.o.WaitDestroy) * time.Second):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// A session is one run of a test.
-type session struct {
-	o   *Options
-	ctl *control
-	e   *endpoint
-}
-
-func (s *session) close() error {
-	err := s.e.close()
-	if s.ctl != nil {
-		err = errors.Join(err, s.ctl.close())
-	}
-	return err
-}
-
 // open connects to the peer, exchanges parameters, and creates and connects the QPs.
-func (s *session) open(ctx context.Context) error {
-	o := s.o
+func (e *endpoint) open(ctx context.Context) error {
+	o := e.o
 	w, err := o.connectControl(ctx)
 	if err != nil {
 		return err
 	}
-	s.ctl = &control{wire: w, client: o.client(), withGID: o.withGID, binary: o.CommCM}
-	s.e.ctl = s.ctl
-	if err := s.ctl.agree(ctx, o); err != nil {
+	e.ctl = &control{wire: w, client: o.client(), withGID: o.withGID, binary: o.CommCM}
+	if err := e.ctl.agree(ctx, o); err != nil {
 		return err
 	}
 	if err := o.fitDatagram(); err != nil {
 		return err
 	}
-	if err := s.e.prepareObjects(); err != nil {
+	if err := e.prepareObjects(); err != nil {
 		return err
 	}
 	if o.RDMACM {
-		err = s.e.connectByCM(ctx)
+		err = e.connectByCM(ctx)
 	} else {
-		err = s.e.createQPs()
+		err = e.createQPs()
 	}
 	if err != nil {
 		return err
 	}
 	o.info()
-	return s.e.handshake(ctx)
+	return e.handshake(ctx)
 }
 
 // connectControl establishes the control connection.
@@ -140,37 +119,29 @@ func (o *Options) connectControl(ctx context.Context) (wire, error) {
 // peer. The order depends on the test.
 func (e *endpoint) handshake(ctx context.Context) error {
 	o := e.o
-	early := !o.Bandwidth && o.remote() // these tests begin with a sync
-	late := o.Verb != Send              // these tests end with a sync
-	if early {
-		if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
+	for _, step := range []struct {
+		when bool
+		do   func(context.Context) error
+	}{
+		{!o.Bandwidth && o.remote(), e.syncSoon},
+		{true, e.swapAll},
+		{!o.RDMACM, e.connect},
+		{o.Verb == Send, e.syncSoon},
+		{true, e.announce},
+		{o.Verb != Send, e.syncSoon},
+	} {
+		if !step.when {
+			continue
+		}
+		if err := step.do(ctx); err != nil {
 			return err
 		}
-	}
-	if err := e.swapAll(ctx); err != nil {
-		return err
-	}
-	if !o.RDMACM {
-		if err := e.sameFamily(); err != nil {
-			return err
-		}
-		if err := e.connect(); err != nil {
-			return err
-		}
-	}
-	if !late {
-		if err := e.ctl.syncSoon(ctx, e.first()); err != nil {
-			return err
-		}
-	}
-	if err := e.announce(ctx); err != nil {
-		return err
-	}
-	if late {
-		return e.ctl.syncSoon(ctx, e.first())
 	}
 	return nil
 }
+
+// syncSoon synchronizes the two ends, with the timeout patience.
+func (e *endpoint) syncSoon(ctx context.Context) error { return e.ctl.syncSoon(ctx, e.first()) }
 
 // announce exchanges the keys again, with the numbers of DCTs, and prints them.
 func (e *endpoint) announce(ctx context.Context) error {

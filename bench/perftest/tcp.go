@@ -186,9 +186,4 @@ func acceptTCP(ctx context.Context, o *Options) (wire, error) {
 }
 
 // network returns the network: IPv4, as in perftest, unless --ipv6-addr is given.
-func (o *Options) network() string {
-	if o.IPv6Addr {
-		return "tcp6"
-	}
-	return "tcp4"
-}
+func (o *Options) network() string { return choose(o.IPv6Addr, "tcp6", "tcp4") }

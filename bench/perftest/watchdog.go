@@ -33,6 +33,7 @@ type watchdog struct {
 
 	cpuBegin, cpuEnd cpuTimes // of the measured time
 
+	sampled    int // messages of the measured time
 	lastDone   int // messages done at the last call of moved
 	lastHeld   int // requests in the send queues then
 	lastMove   time.Time
@@ -146,6 +147,13 @@ func after(d time.Duration, f func()) {
 		return
 	}
 	time.AfterFunc(d, f)
+}
+
+// sample counts messages that are done in the measured time.
+func (v *watchdog) sample(n int) {
+	if v.phase.Load() == sampling {
+		v.sampled += n
+	}
 }
 
 // check is called by a run after an alarm, with the number of messages that are done.
