@@ -61,23 +61,25 @@ func parse(args []string) (o options, err error) {
 	if *bind == "" && *server == "" {
 		*bind = "0.0.0.0"
 	}
-	if *bind != "" {
-		ip, err := netip.ParseAddr(*bind)
-		if err != nil {
-			return o, fmt.Errorf("-b: %w", err)
-		}
-		o.bind = netip.AddrPortFrom(ip, 0)
-	}
 	if *server == "" {
-		o.bind = netip.AddrPortFrom(o.bind.Addr(), uint16(*port))
-		return o, nil
+		o.bind, err = addrPort("-b", *bind, *port)
+		return o, err
 	}
-	ip, err := netip.ParseAddr(*server)
+	if *bind != "" {
+		if o.bind, err = addrPort("-b", *bind, 0); err != nil {
+			return o, err
+		}
+	}
+	o.server, err = addrPort("-s", *server, *port)
+	return o, err
+}
+
+func addrPort(option, addr string, port uint) (netip.AddrPort, error) {
+	ip, err := netip.ParseAddr(addr)
 	if err != nil {
-		return o, fmt.Errorf("-s: %w", err)
+		err = fmt.Errorf("%s: %w", option, err)
 	}
-	o.server = netip.AddrPortFrom(ip, uint16(*port))
-	return o, nil
+	return netip.AddrPortFrom(ip, uint16(port)), err
 }
 
 func run(ctx context.Context, args []string) (err error) {

@@ -26,19 +26,15 @@ func (b *bench) serve(ctx context.Context) (err error) {
 	fmt.Fprintln(os.Stderr, "cmtime: listening on", id.LocalAddr())
 	for _, n := range []int{1, b.count} {
 		b.conns = nil
-		if err := b.acceptAll(ctx, n); err != nil {
+		err := b.acceptRequests(ctx, n, b.ch.Next, b.accept)
+		if err == nil {
+			err = b.destroy(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// acceptAll accepts n connections and waits until they have ended.
-func (b *bench) acceptAll(ctx context.Context, n int) error {
-	if err := b.acceptRequests(ctx, n, b.ch.Next, b.accept); err != nil {
-		return err
-	}
-	return b.destroy(ctx)
 }
 
 // acceptRequests calls accept for n requests, in another goroutine than the one

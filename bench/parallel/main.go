@@ -78,24 +78,18 @@ func newWriters(ctx *uverbs.Context, count int) ([]*writer, error) {
 	}
 	var writers []*writer
 	for i := range count {
-		w, err := newWriter(ctx, pd, mr)
+		w := &writer{wr: uverbs.SendWR{Opcode: uverbs.OpWrite, Inline: make([]byte, size), RemoteAddr: mr.Addr(),
+			RKey: mr.RKey()}}
+		if w.cq, err = ctx.CreateCQ(uverbs.CQConfig{Entries: 1, NoEvents: true}); err == nil {
+			w.qp, err = kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: w.cq, MaxSendWR: 2 * each,
+				MaxInline: size, Access: uverbs.RemoteWrite})
+		}
 		if err != nil {
 			return nil, fmt.Errorf("queue pair %d: %w", i+1, err)
 		}
 		writers = append(writers, w)
 	}
 	return writers, nil
-}
-
-func newWriter(ctx *uverbs.Context, pd *uverbs.PD, mr *uverbs.MR) (*writer, error) {
-	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 1, NoEvents: true})
-	if err != nil {
-		return nil, err
-	}
-	qp, err := kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxInline: size,
-		Access: uverbs.RemoteWrite})
-	wr := uverbs.SendWR{Opcode: uverbs.OpWrite, Inline: make([]byte, size), RemoteAddr: mr.Addr(), RKey: mr.RKey()}
-	return &writer{qp: qp, cq: cq, wr: wr}, err
 }
 
 // measure returns the median time of each WRITEs.

@@ -2,9 +2,7 @@ package perftest
 
 import (
 	"context"
-	"errors"
 	"math"
-	"runtime"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -25,10 +23,6 @@ type bandwidthRun struct {
 // runBandwidth measures one size. If it fails, the result covers the messages before
 // the error.
 func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
-	if !e.o.Events { // the goroutine never waits
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-	}
 	b = &bandwidthRun{endpoint: e, iters: e.o.Iters, total: e.o.Iters * e.o.QPs}
 	if e.o.Duration > 0 {
 		b.iters, b.total = math.MaxInt, math.MaxInt
@@ -45,9 +39,6 @@ func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
 		err = b.send()
 	}
 	b.stop()
-	if errors.Is(err, errTime) {
-		err = nil
-	}
 	return b, err
 }
 
@@ -145,17 +136,13 @@ func (b *bandwidthRun) post() error {
 			}
 			q.posted += list
 			b.sent += list
-			if b.alarmed() {
+			if b.o.Duration > 0 && b.watchdog.alarm.Load() { // a deep queue does not delay the end
 				return nil
 			}
 		}
 	}
 	return nil
 }
-
-// alarmed reports whether post must return, so that a deep queue does not delay the end
-// of a run of a given duration.
-func (b *bandwidthRun) alarmed() bool { return b.o.Duration > 0 && b.watchdog.alarm.Load() }
 
 // complete polls the send CQ, and with sleep waits for a completion.
 func (b *bandwidthRun) complete(sleep bool) (int, error) {

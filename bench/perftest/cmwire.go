@@ -68,19 +68,11 @@ func (o *Options) resolve(ctx context.Context, id *cm.SyncID, src, dst netip.Add
 	return id.ResolveRoute(ctx, resolveTimeout)
 }
 
-func portSpace(typ uverbs.QPType) cm.PortSpace {
-	if typ == uverbs.UD {
-		return cm.PSUDP
-	}
-	return cm.PSTCP
-}
+func portSpace(typ uverbs.QPType) cm.PortSpace { return choose(typ == uverbs.UD, cm.PSUDP, cm.PSTCP) }
 
 // addressOf resolves a host to an address of the family that the options select.
 func (o *Options) addressOf(ctx context.Context, host string, flags cm.AddrInfoFlags) (*cm.AddrInfo, error) {
-	family := cm.IPv4
-	if o.IPv6Addr {
-		family = cm.IPv6
-	}
+	family := choose(o.IPv6Addr, cm.IPv6, cm.IPv4)
 	all, err := cm.GetAddrInfo(ctx, host, strconv.Itoa(o.Port), &cm.AddrInfo{Flags: flags, Family: family})
 	if err != nil {
 		return nil, err

@@ -63,18 +63,15 @@ func (c *control) exchange(ctx context.Context, out []byte) ([]byte, error) {
 
 // swap exchanges keys.
 func (c *control) swap(ctx context.Context, own keys) (keys, error) {
+	out, parse := own.text(c.withGID), parseKeys
 	if c.binary {
-		in, err := c.exchange(ctx, own.binary())
-		if err != nil {
-			return keys{}, err
-		}
-		return parseBinaryKeys(in), nil
+		out, parse = own.binary(), parseBinaryKeys
 	}
-	in, err := c.exchange(ctx, own.text(c.withGID))
+	in, err := c.exchange(ctx, out)
 	if err != nil {
 		return keys{}, err
 	}
-	return parseKeys(in)
+	return parse(in)
 }
 
 // sync synchronizes the two ends by an exchange of the keys of their first QPs.
@@ -105,7 +102,7 @@ const Version = "6.24"
 // minVersion is the oldest version that perftest 6.24 accepts.
 const minVersion = 5.70
 
-var versionPattern = regexp.MustCompile(`\A\d+\.\d+[0-9.]*\z`)
+var versionPattern = regexp.MustCompile(`\A(\d+\.\d+)[0-9.]*\z`)
 
 // agree exchanges the versions, and agrees on the size of the buffers of small messages
 // and on the MTU.
@@ -155,11 +152,11 @@ func checkVersion(in []byte) error {
 	if regexp.MustCompile(`\A[0-9a-f]{4}:`).MatchString(text) {
 		return atPeer("--dont_xchg_versions", "the peer does not send its version, which is required: leave the option out")
 	}
-	if !versionPattern.MatchString(text) {
+	version := versionPattern.FindStringSubmatch(text)
+	if version == nil {
 		return atPeer("", "the peer does not use perftest's protocol: it sent %q in place of its version", text)
 	}
-	number, _ := strconv.ParseFloat(regexp.MustCompile(`\A\d+\.\d+`).FindString(text), 64)
-	if number < minVersion {
+	if number, _ := strconv.ParseFloat(version[1], 64); number < minVersion {
 		return atPeer("", "the peer is perftest %s, and version %.2f is the oldest that this one, %s, supports", text,
 			minVersion, Version)
 	}

@@ -3,8 +3,6 @@ package perftest
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 )
 
 // cpuTimes holds the time that all CPUs have spent, in ticks.
@@ -21,18 +19,14 @@ func readCPUTimes() (t cpuTimes, err error) {
 // parseCPUTimes parses the first line of /proc/stat, which has the sums of all CPUs:
 // user, nice, system, idle.
 func parseCPUTimes(stat string) (t cpuTimes, err error) {
-	f := strings.Fields(stat)
-	if len(f) < 5 || f[0] != "cpu" {
-		return t, fmt.Errorf("/proc/stat begins with %.40q", stat)
+	var nice, system float64
+	if _, err = fmt.Sscanf(stat, "cpu %f %f %f %f", &t.user, &nice, &system, &t.idle); err != nil {
+		err = fmt.Errorf("/proc/stat begins with %.40q: %w", stat, err)
 	}
-	if t.user, err = strconv.ParseFloat(f[1], 64); err != nil {
-		return t, err
-	}
-	t.idle, err = strconv.ParseFloat(f[4], 64)
 	return t, err
 }
 
-// cpu returns the CPU times if --cpu_util needs them. checkModes has checked that they
+// cpu returns the CPU times if --cpu_util needs them. normalizeDuration has checked that they
 // can be read.
 func (v *watchdog) cpu(o *Options) (t cpuTimes) {
 	if o.CPUUtil {

@@ -28,10 +28,7 @@ func (o *Options) reliable() bool { return o.Type == uverbs.RC || o.dc() }
 
 // qpCount returns the number of QPs as perftest prints it.
 func (o *Options) qpCount() int {
-	if o.dcBoth() {
-		return 2 * o.QPs
-	}
-	return o.QPs
+	return choose(o.dcBoth(), 2, 1) * o.QPs
 }
 
 // typeName returns the connection type as perftest names it.
@@ -99,15 +96,6 @@ func (e *endpoint) connectDC(q *queue) error {
 	var err error
 	q.ah, err = e.pd.CreateAH(path)
 	return err
-}
-
-// numberDCTs sets the numbers of the DCTs in the keys.
-func (e *endpoint) numberDCTs() {
-	for _, q := range e.qps {
-		if q.dct != nil {
-			q.own.qpn = q.dct.QPN()
-		}
-	}
 }
 
 // A swapped names keys that are exchanged.

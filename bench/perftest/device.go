@@ -189,11 +189,5 @@ func bestGID(all []uverbs.GIDEntry, ipv6 bool) uverbs.GIDEntry {
 		}
 		return r
 	}
-	best := all[0]
-	for _, g := range all[1:] {
-		if rank(g) > rank(best) {
-			best = g
-		}
-	}
-	return best
+	return slices.MaxFunc(all, func(a, b uverbs.GIDEntry) int { return rank(a) - rank(b) })
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -21,7 +22,7 @@ type endpoint struct {
 	srq      *uverbs.SRQ
 	scq, rcq *uverbs.CQ
 	qps      []*queue
-	links    *links // with -R
+	ids      []*cm.SyncID // of the QPs, with -R
 	watchdog *watchdog
 	lastRun  time.Duration // duration of the last run
 	size     int           // of the messages being measured
@@ -312,13 +313,13 @@ func (e *endpoint) toRTS(q *queue) error {
 
 // close closes all objects, the device and the control connection.
 func (e *endpoint) close() error {
-	var err error
-	if e.links != nil {
-		err = e.links.close()
+	var errs []error
+	for _, id := range e.ids {
+		errs = append(errs, id.Close())
 	}
-	err = errors.Join(err, e.dev.Close())
+	errs = append(errs, e.dev.Close())
 	if e.ctl != nil {
-		err = errors.Join(err, e.ctl.close())
+		errs = append(errs, e.ctl.close())
 	}
-	return err
+	return errors.Join(errs...)
 }

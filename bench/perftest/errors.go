@@ -44,7 +44,7 @@ func here(option, format string, args ...any) error {
 	return &Error{Side: Here, Option: option, Detail: fmt.Sprintf(format, args...)}
 }
 
-func atPeer(option, format string, args ...any) error {
+func atPeer(option, format string, args ...any) *Error {
 	return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
 }
 

@@ -18,7 +18,7 @@ const (
 )
 
 // choose returns yes if the condition holds, and no otherwise.
-func choose(condition bool, yes, no string) string {
+func choose[T any](condition bool, yes, no T) T {
 	if condition {
 		return yes
 	}

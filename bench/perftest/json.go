@@ -38,12 +38,8 @@ func (o *Options) infoJSON() *fields {
 
 func (o *Options) latencyJSON(r latencyFigures) *fields {
 	f := &fields{}
-	switch {
-	case !o.fullReport() && o.Duration > 0:
-		f.add("t_avg", "%f", r.avg)
-		return f
-	case !o.fullReport():
-		f.add("avg_lat", "%f", r.avg)
+	if !o.fullReport() {
+		f.add(choose(o.Duration > 0, "t_avg", "avg_lat"), "%f", r.avg)
 		return f
 	}
 	f.add("MsgSize", "%d", r.size)

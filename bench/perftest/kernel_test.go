@@ -41,7 +41,7 @@ func controlOnly(ctx context.Context, o *Options) (e *endpoint, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e = &endpoint{o: o, dev: dev, links: &links{}}
+	e = &endpoint{o: o, dev: dev}
 	w, err := o.connectControl(ctx)
 	if err != nil {
 		return e, err

@@ -94,8 +94,8 @@ func (k keys) binary() []byte {
 	return b
 }
 
-func parseBinaryKeys(b []byte) keys {
+func parseBinaryKeys(b []byte) (keys, error) {
 	be := binary.BigEndian
 	return keys{lid: uint16(be.Uint32(b)), outs: be.Uint32(b[4:]), qpn: be.Uint32(b[8:]), psn: be.Uint32(b[12:]),
-		rkey: be.Uint32(b[16:]), vaddr: be.Uint64(b[24:]), gid: uverbs.GID(b[32:48]), srqn: be.Uint32(b[48:])}
+		rkey: be.Uint32(b[16:]), vaddr: be.Uint64(b[24:]), gid: uverbs.GID(b[32:48]), srqn: be.Uint32(b[48:])}, nil
 }

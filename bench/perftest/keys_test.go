@@ -47,7 +47,7 @@ func TestKeysBinary(t *testing.T) {
 	if d := cmp.Diff(want, b); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
-	if got := parseBinaryKeys(b); got != k {
+	if got, err := parseBinaryKeys(b); got != k || err != nil {
 		t.Errorf("%+v, want %+v", got, k)
 	}
 }

@@ -1,9 +1,7 @@
 package perftest
 
 import (
-	"errors"
 	"math"
-	"runtime"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -19,10 +17,6 @@ type latencyResult struct {
 // runLatency measures one size. If it fails, the result covers the messages before the
 // error.
 func (e *endpoint) runLatency() (r latencyResult, err error) {
-	if !e.o.Events { // the goroutine never waits
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-	}
 	l := &latency{endpoint: e, iters: e.o.Iters}
 	if e.o.Duration > 0 {
 		l.iters = math.MaxInt
@@ -36,9 +30,6 @@ func (e *endpoint) runLatency() (r latencyResult, err error) {
 		err = l.write()
 	default:
 		err = l.pingpong()
-	}
-	if errors.Is(err, errTime) {
-		err = nil
 	}
 	return l.result(err), err
 }
@@ -67,12 +58,7 @@ type latency struct {
 }
 
 // progress returns the number of messages that are done.
-func (l *latency) progress() int {
-	if l.o.fetches() {
-		return l.sent
-	}
-	return l.got
-}
+func (l *latency) progress() int { return choose(l.o.fetches(), l.sent, l.got) }
 
 // pingpong exchanges messages in turn: SENDs, or WRITEs with immediate data.
 func (l *latency) pingpong() error {

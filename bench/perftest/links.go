@@ -10,26 +10,23 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// links holds the ids of the QPs that rdma_cm connects.
-type links struct{ ids []*cm.SyncID }
-
 // disconnectTimeout limits the time of a disconnection.
 const disconnectTimeout = 10 * time.Second
 
 var errNoDisconnect = atPeer("", "the peer does not confirm the disconnection")
 
-// disconnect closes the connections: the server disconnects, and the client waits for
+// disconnect closes the connections of rdma_cm after the test: the server disconnects, and the client waits for
 // it. A C client confirms the disconnections when it has seen all of them.
-func (l *links) disconnect(ctx context.Context, client bool) error {
+func (e *endpoint) disconnect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, disconnectTimeout, errNoDisconnect)
 	defer cancel()
-	ends := make(chan error, len(l.ids))
-	for _, id := range l.ids {
+	ends := make(chan error, len(e.ids))
+	for _, id := range e.ids {
 		go func() {
 			switch {
 			case id.QPType() == uverbs.UD:
 				ends <- nil
-			case client:
+			case e.o.client():
 				select {
 				case <-id.Disconnected():
 				case <-ctx.Done(): // Close disconnects
@@ -41,16 +38,8 @@ func (l *links) disconnect(ctx context.Context, client bool) error {
 		}()
 	}
 	var errs []error
-	for range l.ids {
+	for range e.ids {
 		errs = append(errs, <-ends)
-	}
-	return errors.Join(errs...)
-}
-
-func (l *links) close() error {
-	var errs []error
-	for _, id := range l.ids {
-		errs = append(errs, id.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -58,7 +47,6 @@ func (l *links) close() error {
 // connectByCM creates the QPs and connects them with rdma_cm, one after the other. The
 // two ends synchronize before and after.
 func (e *endpoint) connectByCM(ctx context.Context) (err error) {
-	e.links = &links{}
 	if e.o.client() {
 		if err := e.syncByCM(ctx); err != nil {
 			return err
@@ -100,8 +88,8 @@ func (e *endpoint) syncByCM(ctx context.Context) error {
 }
 
 func (e *endpoint) param() *cm.ConnParam {
-	p := &cm.ConnParam{ResponderResources: cm.NoReads, InitiatorDepth: cm.NoReads, RetryCount: retries(e.o.RetryCount),
-		RNRRetryCount: retries(e.o.RetryCount)}
+	p := wireParam(e.o)
+	p.RNRRetryCount = p.RetryCount
 	if e.o.fetches() {
 		p.ResponderResources, p.InitiatorDepth = uint8(e.o.Outs), uint8(e.o.Outs)
 	}
@@ -133,7 +121,7 @@ func (e *endpoint) dial(ctx context.Context) (err error) {
 			err = errors.Join(err, id.Close())
 			return
 		}
-		e.links.ids = append(e.links.ids, id)
+		e.ids = append(e.ids, id)
 	}()
 	if err := e.createQP(id); err != nil {
 		return err
@@ -198,7 +186,7 @@ func (e *endpoint) accept(ctx context.Context, l *cm.SyncID) error {
 	if err != nil {
 		return err
 	}
-	e.links.ids = append(e.links.ids, id)
+	e.ids = append(e.ids, id)
 	request := id.Event()
 	if err := e.createQP(id); err != nil {
 		return err

@@ -2,6 +2,8 @@ package perftest
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"time"
 )
 
@@ -66,14 +68,6 @@ func (e *endpoint) afterRun(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, patience+e.lastRun, errSilentPeer)
 }
 
-// disconnect closes the connections of rdma_cm. Both ends have finished the test.
-func (e *endpoint) disconnect(ctx context.Context) error {
-	if e.links == nil {
-		return nil
-	}
-	return e.links.disconnect(ctx, e.o.client())
-}
-
 // held returns the number of requests in the send queues. On rxe it decreases with each
 // request that is done, signaled or not.
 func (e *endpoint) held() (n int) {
@@ -93,13 +87,19 @@ func (e *endpoint) watched(ctx context.Context, f func() error) error {
 		total = 0
 	}
 	e.watchdog = newWatchdog(ctx, e.ctl.wire, e.o, e.size, total, e.held)
+	begun := time.Now()
 	defer func() {
 		e.watchdog.stop()
-		e.o.busy = e.watchdog.busy()
+		e.o.busy, e.lastRun = e.watchdog.busy(), time.Since(begun)
 	}()
-	begun := time.Now()
-	defer func() { e.lastRun = time.Since(begun) }()
-	return f()
+	if !e.o.Events { // the goroutine never waits
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	if err := f(); !errors.Is(err, errTime) {
+		return err
+	}
+	return nil
 }
 
 // syncAfterRun synchronizes with the peer after a run.

@@ -14,7 +14,9 @@ func (o *Options) normalize() error {
 	if o.Verb == Write {
 		o.RxDepth = 1
 	}
-	for _, f := range []func() error{o.checkMinimums, o.checkType, o.checkModes, o.normalizeInfinite, o.normalizeDuration,
+	o.CommCM = o.CommCM || o.RDMACM
+	o.SRQ = o.SRQ || o.dc() // a DCT receives into an SRQ
+	for _, f := range []func() error{o.checkMinimums, o.checkContradictions, o.normalizeDuration,
 		o.normalizeDepths, o.checkLists, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
@@ -49,47 +51,62 @@ func (o *Options) checkMinimums() error {
 	return nil
 }
 
-func (o *Options) checkType() error {
-	switch {
-	case o.fetches() && !o.reliable():
-		return here("-c", "READs and atomics need RC or DC")
-	case o.Type == uverbs.UD && o.Verb != Send:
-		return here("-c", "UD supports only SEND")
-	case o.dc() && o.RDMACM:
-		return here("-c", "rdma_cm does not connect DC: leave out -R")
-	case o.Type == uverbs.UC && o.RDMACM:
-		return here("-c", "rdma_cm does not connect UC: leave out -R")
-	case o.SourceIP != "" && strings.Contains(o.SourceIP, ":") != o.IPv6Addr:
-		return here("--bind_source_ip", "%s: give an IPv6 address with --ipv6-addr, and an IPv4 address without", o.SourceIP)
-	case o.TOS >= 0 && !o.RDMACM:
-		return here("-T", "it applies to rdma_cm's queue pairs: add -R, or use --tclass")
-	case o.given['X'] && !o.Events:
-		return here("-X", "a completion vector needs events: add -e")
-	case o.ReportBoth && !o.Bidirectional:
-		return here("--report-both", "there is only one direction: add -b")
+// checkContradictions rejects options that contradict each other.
+func (o *Options) checkContradictions() error {
+	for _, c := range []struct {
+		wrong       bool
+		option, why string
+	}{
+		{o.fetches() && !o.reliable(), "-c", "READs and atomics need RC or DC"},
+		{o.Type == uverbs.UD && o.Verb != Send, "-c", "UD supports only SEND"},
+		{o.dc() && o.RDMACM, "-c", "rdma_cm does not connect DC: leave out -R"},
+		{o.Type == uverbs.UC && o.RDMACM, "-c", "rdma_cm does not connect UC: leave out -R"},
+		{o.SourceIP != "" && strings.Contains(o.SourceIP, ":") != o.IPv6Addr, "--bind_source_ip",
+			o.SourceIP + ": give an IPv6 address with --ipv6-addr, and an IPv4 address without"},
+		{o.TOS >= 0 && !o.RDMACM, "-T", "it applies to rdma_cm's queue pairs: add -R, or use --tclass"},
+		{o.given['X'] && !o.Events, "-X", "a completion vector needs events: add -e"},
+		{o.ReportBoth && !o.Bidirectional, "--report-both", "there is only one direction: add -b"},
+		{o.WarmUp && (o.receives() || !o.Bandwidth), "--perform_warm_up",
+			"only the bandwidth tests of WRITE, READ and atomics have it"},
+		{o.SRQ && o.Verb != Send && !o.dc(), "--use-srq", "only SEND tests have it"},
+		{o.SRQ && o.Type == uverbs.UC, "--use-srq", "UC has no shared receive queues: choose RC or UD"},
+		{o.Reversed && o.CommCM, "--reversed",
+			"it needs a control connection over TCP: leave out -R and -z, or exchange the roles of the hosts"},
+		{o.CPUUtil && o.Duration == 0, "--cpu_util", "it needs a run of a given duration: add -D"},
+		{o.Infinite && o.Events, "--run_infinitely", "an infinite run polls: leave out -e"},
+		{o.Infinite && o.All, "--run_infinitely", "an infinite run has one size: leave out -a"},
+		{o.Infinite && o.receives() && o.Bidirectional, "--run_infinitely",
+			"messages that consume receives run in one direction only: leave out -b"},
+		{o.Infinite && o.CPUUtil, "--cpu_util", "it needs a run of a given duration: leave out --run_infinitely"},
+		{o.Duration == 0 && !o.Infinite && o.given['f'], "-f", "a margin needs a duration: add -D"},
+		{o.Duration > 0 && o.Events, "-D", "a run of a given duration polls: leave out -e"},
+		{o.Duration > 0 && o.All, "-D", "a run of a given duration has one size: leave out -a"},
+	} {
+		if c.wrong {
+			return here(c.option, "%s", c.why)
+		}
 	}
-	if o.RDMACM {
-		o.CommCM = true
-	}
-	o.SRQ = o.SRQ || o.dc() // a DCT receives into an SRQ
 	return nil
 }
 
+// normalizeDuration gives an infinite run its period, and a run of a given duration its margin. It checks that the CPU
+// utilization of the run can be read.
 func (o *Options) normalizeDuration() error {
-	switch {
-	case o.Duration == 0 && o.given['f']:
-		return here("-f", "a margin needs a duration: add -D")
-	case o.Duration == 0:
-		return nil
-	case o.Events:
-		return here("-D", "a run of a given duration polls: leave out -e")
-	case o.All:
-		return here("-D", "a run of a given duration has one size: leave out -a")
+	if o.CPUUtil {
+		if _, err := readCPUTimes(); err != nil {
+			return here("--cpu_util", "%v", err)
+		}
 	}
-	if o.Margin < 0 {
+	if o.Infinite {
+		o.Margin = 0
+		if o.Duration == 0 {
+			o.Duration = defaultPeriod
+		}
+	}
+	if o.Duration > 0 && o.Margin < 0 {
 		o.Margin = o.Duration / 4
 	}
-	if o.Duration <= 2*o.Margin {
+	if o.Duration > 0 && o.Duration <= 2*o.Margin {
 		return here("-f", "a margin of %d s at both ends leaves nothing of %d s", o.Margin, o.Duration)
 	}
 	return nil
@@ -141,50 +158,5 @@ func (o *Options) checkLists() error {
 		return here("--recv_post_list", "lists of %d do not divide %d messages: choose a divisor of -n",
 			o.RecvPostList, o.Iters)
 	}
-	return nil
-}
-
-// checkModes checks warm-up, SRQ, reversed and CPU utilization.
-func (o *Options) checkModes() error {
-	switch {
-	case o.WarmUp && (o.receives() || !o.Bandwidth):
-		return here("--perform_warm_up", "only the bandwidth tests of WRITE, READ and atomics have it")
-	case o.SRQ && o.Verb != Send && !o.dc():
-		return here("--use-srq", "only SEND tests have it")
-	case o.SRQ && o.Type == uverbs.UC:
-		return here("--use-srq", "UC has no shared receive queues: choose RC or UD")
-	case o.Reversed && (o.RDMACM || o.CommCM):
-		return here("--reversed",
-			"it needs a control connection over TCP: leave out -R and -z, or exchange the roles of the hosts")
-	case o.CPUUtil && o.Duration == 0:
-		return here("--cpu_util", "it needs a run of a given duration: add -D")
-	}
-	if o.CPUUtil {
-		if _, err := readCPUTimes(); err != nil {
-			return here("--cpu_util", "%v", err)
-		}
-	}
-	return nil
-}
-
-// normalizeInfinite gives an infinite run its period, and rejects options that it
-// cannot have.
-func (o *Options) normalizeInfinite() error {
-	switch {
-	case !o.Infinite:
-		return nil
-	case o.Events:
-		return here("--run_infinitely", "an infinite run polls: leave out -e")
-	case o.All:
-		return here("--run_infinitely", "an infinite run has one size: leave out -a")
-	case o.receives() && o.Bidirectional:
-		return here("--run_infinitely", "messages that consume receives run in one direction only: leave out -b")
-	case o.CPUUtil:
-		return here("--cpu_util", "it needs a run of a given duration: leave out --run_infinitely")
-	}
-	if o.Duration == 0 {
-		o.Duration = defaultPeriod
-	}
-	o.Margin = 0
 	return nil
 }

@@ -42,11 +42,16 @@ func Parse(t Test, args []string) (*Options, error) {
 
 // table returns the options of the test, including those that are rejected.
 func (o *Options) table() []getopt.Option {
-	t := slices.Concat(o.common(), o.kindTable(), o.verbTable())
+	t := o.supported()
 	for i := range t {
 		t[i].Set = o.once(t[i])
 	}
 	return append(t, rejectedOptions(t)...)
+}
+
+// supported returns the options that the test has.
+func (o *Options) supported() []getopt.Option {
+	return slices.Concat(o.common(), choose(o.Bandwidth, o.bandwidthTable, o.latencyTable)(), o.verbTable())
 }
 
 // once returns a setter that rejects an option that is given twice, as perftest does.
@@ -186,15 +191,8 @@ func Usage(t Test) string {
 	fmt.Fprintf(&b, "Usage:\n  %v            start a server and wait for connection\n"+
 		"  %v <host>     connect to server at <host>\n\nOptions:\n", t, t)
 	o := Defaults(t)
-	_ = getopt.Usage(&b, slices.Concat(o.common(), o.kindTable(), o.verbTable())) // writing to a Builder does not fail
+	_ = getopt.Usage(&b, o.supported()) // writing to a Builder does not fail
 	return b.String()
-}
-
-func (o *Options) kindTable() []getopt.Option {
-	if o.Bandwidth {
-		return o.bandwidthTable()
-	}
-	return o.latencyTable()
 }
 
 func (o *Options) setType(value string) error {
@@ -228,13 +226,10 @@ func (o *Options) setSize(value string) error {
 }
 
 func (o *Options) setAtomic(value string) error {
-	switch value {
-	case "CMP_AND_SWAP":
-		o.CompareSwap = true
-	case "FETCH_AND_ADD":
-	default:
+	if value != "CMP_AND_SWAP" && value != "FETCH_AND_ADD" {
 		return fmt.Errorf("%q is not one of CMP_AND_SWAP and FETCH_AND_ADD", value)
 	}
+	o.CompareSwap = value == "CMP_AND_SWAP"
 	return nil
 }
 

@@ -28,9 +28,8 @@ func (e *endpoint) prepare(size int) {
 			if (j+1)%e.o.CQMod == 0 {
 				wr.Flags = uverbs.Signaled
 			}
-			wr.CompareAdd, wr.Swap = 0, 0
-			if e.o.Verb == Atomic {
-				wr.CompareAdd, wr.Swap = e.o.operands()
+			if wr.Opcode == uverbs.OpFetchAdd { // perftest adds 1, and swaps 0 for 0
+				wr.CompareAdd = 1
 			}
 			wr.SGL = make([]uverbs.SGE, 1)
 			e.aim(q, wr)
@@ -52,29 +51,11 @@ func (e *endpoint) aim(q *queue, wr *uverbs.SendWR) {
 }
 
 func (o *Options) opcode() uverbs.Opcode {
-	switch o.Verb {
-	case Write:
-		return uverbs.OpWrite
-	case WriteImm:
-		return uverbs.OpWriteImm
-	case Read:
-		return uverbs.OpRead
-	case Atomic:
-		if o.CompareSwap {
-			return uverbs.OpCompareSwap
-		}
-		return uverbs.OpFetchAdd
+	if o.Verb == Atomic && o.CompareSwap {
+		return uverbs.OpCompareSwap
 	}
-	return uverbs.OpSend
-}
-
-// operands returns the operands of perftest's atomics: 1 is added, or 0 is swapped for
-// 0.
-func (o *Options) operands() (compareAdd, swap uint64) {
-	if o.CompareSwap {
-		return 0, 0
-	}
-	return 1, 0
+	return [...]uverbs.Opcode{Send: uverbs.OpSend, Write: uverbs.OpWrite, WriteImm: uverbs.OpWriteImm, Read: uverbs.OpRead,
+		Atomic: uverbs.OpFetchAdd}[o.Verb]
 }
 
 // fill fills the receive queues.
@@ -181,21 +162,18 @@ func (e *endpoint) transferred() bool {
 // diagnose returns the likely mistake of the options for a completion status at the
 // beginning of a run, or nil.
 func (e *endpoint) diagnose(status uverbs.WCStatus, receive bool) *Error {
-	mismatch := func(option, format string, args ...any) *Error {
-		return &Error{Side: Peer, Option: option, Detail: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case receive && (status == uverbs.WCLocLenErr || status == uverbs.WCLocQPOpErr): // the latter on rxe
-		return mismatch("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a "+
+		return atPeer("-s", "the peer's messages are longer than here, where -s is %d: give both ends the same, and -a "+
 			"to both or to none", e.size)
 	case status == uverbs.WCRemInvReqErr || status == uverbs.WCRemOpErr: // the latter on rxe
-		return mismatch("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the "+
+		return atPeer("-s", "the peer's receives are too short for %d bytes, or it runs another test: give both ends the "+
 			"same -s, and -a to both or to none", e.size)
 	case status == uverbs.WCRemAccessErr:
-		return mismatch("-s", "the peer's memory does not permit this access: it does not run %v, or has a smaller -s",
+		return atPeer("-s", "the peer's memory does not permit this access: it does not run %v, or has a smaller -s",
 			e.o.Test)
 	case status == uverbs.WCRetryExcErr:
-		return mismatch("", "the peer does not reply: it has exited, has another -c, or the network does not carry packets "+
+		return atPeer("", "the peer does not reply: it has exited, has another -c, or the network does not carry packets "+
 			"of this size (%d bytes of payload)", e.o.mtu.Bytes())
 	}
 	return nil

@@ -145,7 +145,11 @@ func (e *endpoint) syncSoon(ctx context.Context) error { return e.ctl.syncSoon(c
 
 // announce exchanges the keys again, with the numbers of DCTs, and prints them.
 func (e *endpoint) announce(ctx context.Context) error {
-	e.numberDCTs()
+	for _, q := range e.qps {
+		if q.dct != nil {
+			q.own.qpn = q.dct.QPN()
+		}
+	}
 	for _, s := range e.swaps() {
 		e.o.address("local", *s.own)
 	}

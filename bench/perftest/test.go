@@ -65,15 +65,8 @@ func (v Verb) title() string {
 
 // access returns the remote access to memory that the verb needs.
 func (v Verb) access() uverbs.Access {
-	switch v {
-	case Write, WriteImm:
-		return uverbs.RemoteWrite
-	case Read:
-		return uverbs.RemoteRead
-	case Atomic:
-		return uverbs.RemoteAtomic
-	}
-	return 0
+	return [...]uverbs.Access{Send: 0, Write: uverbs.RemoteWrite, WriteImm: uverbs.RemoteWrite, Read: uverbs.RemoteRead,
+		Atomic: uverbs.RemoteAtomic}[v]
 }
 
 // connections maps the names of the supported transports.

@@ -20,25 +20,17 @@ func (e *endpoint) warmUp(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := e.complete(ctx, lists*e.o.PostList/min(e.o.CQMod, e.o.PostList)); err != nil {
-				return err
+			for range lists * e.o.PostList / min(e.o.CQMod, e.o.PostList) {
+				wc, err := e.next(ctx, e.scq)
+				if err == nil {
+					err = e.check(wc, false)
+				}
+				if err != nil {
+					return err
+				}
 			}
 		}
 		e.prepare(e.size)
 		return nil
 	})
-}
-
-// complete waits for n completions of sends.
-func (e *endpoint) complete(ctx context.Context, n int) error {
-	for range n {
-		wc, err := e.next(ctx, e.scq)
-		if err != nil {
-			return err
-		}
-		if err := e.check(wc, false); err != nil {
-			return err
-		}
-	}
-	return nil
 }

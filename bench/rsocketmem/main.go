@@ -14,8 +14,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/goverbs/goverbs/bench/kit"
 	"github.com/goverbs/goverbs/bench/procmem"
-	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rsocket"
 )
 
@@ -23,12 +23,11 @@ func main() {
 	addr := flag.String("addr", "", "address of the device")
 	n := flag.Int("n", 100, "number of connections")
 	flag.Parse()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	if err := measure(ctx, *addr, *n); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	kit.Main("rsocketmem", func([]string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		return measure(ctx, *addr, *n)
+	})
 }
 
 // measure connects n rsockets. The first connection is not counted, because it creates what all share.

@@ -20,14 +20,14 @@ type arrivals struct {
 	to   uverbs.SGE
 }
 
-func newArrivals(b *bench, pd *uverbs.PD, mr *uverbs.MR, single bool) (*arrivals, error) {
-	a := &arrivals{bench: b, from: [2]uverbs.SGE{mr.SGE(0, size), mr.SGE(0, long)}, to: mr.SGE(8192, long)}
+func newArrivals(b *bench) (*arrivals, error) {
+	a := &arrivals{bench: b, from: [2]uverbs.SGE{b.sge, b.mr.SGE(0, long)}, to: b.mr.SGE(8192, long)}
 	var err error
-	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true, SingleGoroutine: single}); err != nil {
+	if a.sent, err = b.ctx.CreateCQ(uverbs.CQConfig{Entries: 16, NoEvents: true, SingleGoroutine: b.single}); err != nil {
 		return nil, err
 	}
-	a.qp, err = kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each,
-		MaxRecvWR: each, SingleGoroutine: single})
+	a.qp, err = kit.CreateLoop(b.pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: a.sent, RecvCQ: b.cq, MaxSendWR: each,
+		MaxRecvWR: each, SingleGoroutine: b.single})
 	return a, err
 }
 
@@ -62,7 +62,7 @@ func (a *arrivals) sendDone() error {
 }
 
 // measure measures polls of completions of receives.
-func (a *arrivals) measure(note func(name string, took time.Duration)) error {
+func (a *arrivals) measure(f *figures) error {
 	for kind, name := range []string{"short", "long"} {
 		for _, n := range []int{1, list} {
 			if err := a.send(kind); err != nil {
@@ -81,7 +81,7 @@ func (a *arrivals) measure(note func(name string, took time.Duration)) error {
 				return fmt.Errorf("receives of %s messages: %w", name, err)
 			}
 			if empty == 0 {
-				note(fmt.Sprintf("%s%d", name, n), took)
+				f.note(fmt.Sprintf("%s%d", name, n), took)
 			}
 		}
 	}

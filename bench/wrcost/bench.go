@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/bench/kit"
@@ -20,6 +21,9 @@ const (
 // A bench has QPs that write to themselves, and requests for them.
 type bench struct {
 	ctx      *uverbs.Context
+	single   bool // queues are SingleGoroutine
+	pd       *uverbs.PD
+	mr       *uverbs.MR
 	cq       *uverbs.CQ
 	qps      []*uverbs.QP // the QP of each request in a round
 	recv     *uverbs.QP
@@ -35,24 +39,28 @@ type bench struct {
 	wcs   []uverbs.WC
 }
 
+// newShared returns a bench with what all QPs share.
+func newShared(ctx *uverbs.Context, single bool, access uverbs.Access) (b *bench, err error) {
+	b = &bench{ctx: ctx, single: single, data: make([]byte, size), wcs: make([]uverbs.WC, list)}
+	if b.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if b.mr, err = b.pd.Alloc(1<<16, access); err != nil {
+		return nil, err
+	}
+	b.addr, b.rkey, b.sge = b.mr.Addr()+4096, b.mr.RKey(), b.mr.SGE(0, size)
+	b.cq, err = ctx.CreateCQ(uverbs.CQConfig{Entries: 2 * each, NoEvents: true, SingleGoroutine: single})
+	return b, err
+}
+
 func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
-	pd, err := ctx.AllocPD()
+	b, err := newShared(ctx, single, uverbs.LocalWrite|uverbs.RemoteWrite)
 	if err != nil {
 		return nil, err
 	}
-	mr, err := pd.Alloc(1<<16, uverbs.LocalWrite|uverbs.RemoteWrite)
-	if err != nil {
-		return nil, err
-	}
-	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 2 * each, NoEvents: true, SingleGoroutine: single})
-	if err != nil {
-		return nil, err
-	}
-	b := &bench{ctx: ctx, cq: cq, addr: mr.Addr() + 4096, rkey: mr.RKey(), sge: mr.SGE(0, size),
-		data: make([]byte, size), wcs: make([]uverbs.WC, list)}
 	var all []*uverbs.QP
 	for i := range qps {
-		q, err := kit.CreateLoop(pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 2 * each, MaxRecvWR: 16,
+		q, err := kit.CreateLoop(b.pd, uverbs.QPConfig{Type: uverbs.RC, SendCQ: b.cq, MaxSendWR: 2 * each, MaxRecvWR: 16,
 			MaxInline: size, Access: uverbs.RemoteWrite, SingleGoroutine: single})
 		if err != nil {
 			return nil, fmt.Errorf("queue pair %d: %w", i+1, err)
@@ -62,13 +70,13 @@ func newBench(ctx *uverbs.Context, qps int, single bool) (*bench, error) {
 	for i := range each {
 		b.qps = append(b.qps, all[i*qps/each])
 	}
-	b.recv, err = kit.CreateLoop(pd,
-		uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: recvRoom, SingleGoroutine: single})
+	b.recv, err = kit.CreateLoop(b.pd,
+		uverbs.QPConfig{Type: uverbs.RC, SendCQ: b.cq, MaxSendWR: 1, MaxRecvWR: recvRoom, SingleGoroutine: single})
 	if err != nil {
 		return nil, err
 	}
 	b.requests()
-	b.arrivals, err = newArrivals(b, pd, mr, single)
+	b.arrivals, err = newArrivals(b)
 	return b, err
 }
 
@@ -80,9 +88,7 @@ func (b *bench) requests() {
 			wr.SGL, wr.Inline = nil, b.data
 		}
 		b.one[i] = []uverbs.SendWR{wr}
-		for range list {
-			b.many[i] = append(b.many[i], wr)
-		}
+		b.many[i] = slices.Repeat(b.one[i], list)
 	}
 	for range list {
 		b.recvs = append(b.recvs, uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{b.sge}})
@@ -250,27 +256,49 @@ func (b *bench) waitIdle() error {
 	return nil
 }
 
-// clockCost returns the cost of reading the clock.
-func clockCost() time.Duration {
-	clock := time.Hour
+// figures has the smallest figure of each name.
+type figures struct {
+	clock time.Duration // the cost of reading the clock
+	best  map[string]float64
+	names []string // in the order of their first rounds
+}
+
+func newFigures() *figures {
+	f := &figures{clock: time.Hour, best: map[string]float64{}}
 	for range 10 {
 		began := time.Now()
-		clock = min(clock, time.Since(began))
+		f.clock = min(f.clock, time.Since(began))
 	}
-	return clock
+	return f
+}
+
+// note adds a round.
+func (f *figures) note(name string, took time.Duration) {
+	v := float64(took-f.clock) / each
+	old, ok := f.best[name]
+	if !ok {
+		f.names = append(f.names, name)
+	}
+	if !ok || v < old {
+		f.best[name] = v
+	}
+}
+
+// print prints the figures with these names.
+func (f *figures) print(names []string) error {
+	for _, name := range names {
+		v, ok := f.best[name]
+		if !ok {
+			return errors.New("no valid round of " + name)
+		}
+		fmt.Printf("%s %.1f\n", name, v)
+	}
+	return nil
 }
 
 // measure runs the rounds and prints the smallest figure of each kind.
 func (b *bench) measure(rounds int) error {
-	best := map[string]float64{}
-	clock := clockCost()
-	note := func(name string, took time.Duration) {
-		v := float64(took-clock) / each
-		if old, ok := best[name]; !ok || v < old {
-			best[name] = v
-		}
-	}
-	all := b.rounds()
+	f, all := newFigures(), b.rounds()
 	for i := range rounds {
 		for k := range all {
 			if i%2 == 1 { // so that no kind is always the first to touch a page of a ring
@@ -283,7 +311,7 @@ func (b *bench) measure(rounds int) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
-			note(r.name, took)
+			f.note(r.name, took)
 			if !r.send {
 				continue
 			}
@@ -298,21 +326,14 @@ func (b *bench) measure(rounds int) error {
 				return fmt.Errorf("completions of %s: %w", r.name, err)
 			}
 			if empty == 0 {
-				note(fmt.Sprintf("poll%d", n), took)
+				f.note(fmt.Sprintf("poll%d", n), took)
 			}
 		}
-		if err := b.arrivals.measure(note); err != nil {
+		if err := b.arrivals.measure(f); err != nil {
 			return err
 		}
 	}
-	for _, name := range names {
-		v, ok := best[name]
-		if !ok {
-			return errors.New("no valid round of " + name)
-		}
-		fmt.Printf("%s %.1f\n", name, v)
-	}
-	return nil
+	return f.print(names)
 }
 
 // names lists the figures in the order in which they are printed.

@@ -27,28 +27,17 @@ type kind struct {
 // A typeBench measures requests of other types of QPs, and other requests of RC QPs.
 type typeBench struct {
 	*bench
-	pd     *uverbs.PD
-	mr     *uverbs.MR
-	single bool
-	kinds  []*kind
+	kinds []*kind
 }
 
 // newTypeBench returns a bench for requests of a DCI, or for those of all other kinds.
 func newTypeBench(ctx *uverbs.Context, single, dc bool) (*typeBench, error) {
-	pd, err := ctx.AllocPD()
+	shared, err := newShared(ctx, single,
+		uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteAtomic|uverbs.MWBindAccess)
 	if err != nil {
 		return nil, err
 	}
-	mr, err := pd.Alloc(1<<16, uverbs.LocalWrite|uverbs.RemoteWrite|uverbs.RemoteAtomic|uverbs.MWBindAccess)
-	if err != nil {
-		return nil, err
-	}
-	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 2 * each, NoEvents: true, SingleGoroutine: single})
-	if err != nil {
-		return nil, err
-	}
-	b := &typeBench{pd: pd, mr: mr, single: single, bench: &bench{ctx: ctx, cq: cq, addr: mr.Addr() + 4096,
-		rkey: mr.RKey(), sge: mr.SGE(0, size), data: make([]byte, size), wcs: make([]uverbs.WC, list)}}
+	b := &typeBench{bench: shared}
 	if dc {
 		return b, b.addDC()
 	}
@@ -62,11 +51,7 @@ func newTypeBench(ctx *uverbs.Context, single, dc bool) (*typeBench, error) {
 
 // repeated returns the requests of a round, which are all wr.
 func repeated(wr uverbs.SendWR) []uverbs.SendWR {
-	wrs := make([]uverbs.SendWR, each)
-	for i := range wrs {
-		wrs[i] = wr
-	}
-	return wrs
+	return slices.Repeat([]uverbs.SendWR{wr}, each)
 }
 
 // sized adds a kind of request with an SGE, and one with inline data.
@@ -119,9 +104,7 @@ func (k *kind) batches() error {
 
 // measure runs the rounds and prints the smallest figure of each kind.
 func (b *typeBench) measure(rounds int) error {
-	best := map[string]float64{}
-	var names []string
-	clock := clockCost()
+	f := newFigures()
 	for range rounds {
 		for _, way := range ways {
 			for _, k := range b.kinds {
@@ -133,21 +116,11 @@ func (b *typeBench) measure(rounds int) error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				v := float64(took-clock) / each
-				old, ok := best[name]
-				if !ok {
-					names = append(names, name)
-				}
-				if !ok || v < old {
-					best[name] = v
-				}
+				f.note(name, took)
 			}
 		}
 	}
-	for _, name := range names {
-		fmt.Printf("%s %.1f\n", name, best[name])
-	}
-	return nil
+	return f.print(f.names)
 }
 
 // round measures one round, and polls its completions.
