@@ -43,12 +43,11 @@ func (u *MRUser) Store(lkey uint32, addr uint64, p []byte) bool {
 	if v == nil || !v.Writable {
 		return false
 	}
-	off, size := addr-v.Addr, uint64(len(v.Buf))
-	if off > size || uint64(len(p)) > size-off {
-		return v.Whole && copyAnywhere(addr, p, true)
+	if b := v.part(addr, uint64(len(p))); b != nil {
+		copy(b, p)
+		return true
 	}
-	copy(v.Buf[off:], p)
-	return true
+	return v.Whole && copyAnywhere(addr, p, true)
 }
 
 // Load reads the memory of an SGE with this key and address into p. It returns
@@ -58,12 +57,11 @@ func (u *MRUser) Load(lkey uint32, addr uint64, p []byte) bool {
 	if v == nil {
 		return false
 	}
-	off, size := addr-v.Addr, uint64(len(v.Buf))
-	if off > size || uint64(len(p)) > size-off {
-		return v.Whole && copyAnywhere(addr, p, false)
+	if b := v.part(addr, uint64(len(p))); b != nil {
+		copy(p, b)
+		return true
 	}
-	copy(p, v.Buf[off:])
-	return true
+	return v.Whole && copyAnywhere(addr, p, false)
 }
 
 // Room returns the n bytes that Store would write, for a caller that writes them
@@ -78,11 +76,16 @@ func (u *MRUser) Room(lkey uint32, addr uint64, n uint32) []byte {
 	if v == nil || !v.Writable {
 		return nil
 	}
-	off, size := addr-v.Addr, uint64(len(v.Buf))
-	if off > size || uint64(n) > size-off {
+	return v.part(addr, uint64(n))
+}
+
+// part returns the n bytes at an address of work requests, or nil if they are not in Buf.
+func (r *Region) part(addr, n uint64) []byte {
+	off, size := addr-r.Addr, uint64(len(r.Buf))
+	if off > size || n > size-off {
 		return nil
 	}
-	return v.Buf[off:][:n]
+	return r.Buf[off:][:n]
 }
 
 // region returns the memory of the open MR with this key, or nil.

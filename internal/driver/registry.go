@@ -14,10 +14,10 @@ type Driver interface {
 	ABI() (lowest, highest uint64)
 }
 
-var registry struct {
+var registry = struct {
 	sync.Mutex
 	byID map[uint32]Driver
-}
+}{byID: map[uint32]Driver{}}
 
 // Register registers a provider. Providers call it from init. It panics if the
 // driver already has one.
@@ -29,9 +29,6 @@ func Register[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any](
 	id := p.DriverID()
 	if registry.byID[id] != nil {
 		panic(fmt.Sprintf("driver: two providers for driver %d", id))
-	}
-	if registry.byID == nil {
-		registry.byID = make(map[uint32]Driver)
 	}
 	registry.byID[id] = p
 }

@@ -177,7 +177,7 @@ type Void struct{}
 // Write makes the Cmd the legacy command number cmd, carried by INVOKE_WRITE, and returns the
 // memory of its reply. Req and Resp are structs of the kernel, or [Void].
 func Write[Resp, Req any](c *Cmd, cmd uint64, req *Req) *Resp {
-	return at[Resp](c.write(cmd, bytesOf(req), sizeOf[Resp]()))
+	return at[Resp](c.write(cmd, BytesOf(req), SizeOf[Resp]()))
 }
 
 // WriteEx is [Write] for an extended command.
@@ -195,10 +195,10 @@ func (d *Device) Destroy(object, method, id uint16, handle uint32) error {
 }
 
 // InOf adds a struct as an input.
-func InOf[T any](c *Cmd, id uint16, v *T) { c.In(id, bytesOf(v)) }
+func InOf[T any](c *Cmd, id uint16, v *T) { c.In(id, BytesOf(v)) }
 
 // OutOf adds a struct as an output and returns its memory.
-func OutOf[T any](c *Cmd, id uint16) *T { return at[T](c.Out(id, sizeOf[T]())) }
+func OutOf[T any](c *Cmd, id uint16) *T { return at[T](c.Out(id, SizeOf[T]())) }
 
 // WriteExTable is [WriteEx] for a request whose struct is followed by a table of any length. The
 // Cmd keeps req, so req cannot be on a stack.

@@ -94,14 +94,13 @@ func address(b []byte) uint64 {
 }
 
 // SizeOf returns the size of a kernel struct.
-func SizeOf[T any]() int { return sizeOf[T]() }
-
-func sizeOf[T any]() int {
+func SizeOf[T any]() int {
 	var v T
 	return int(unsafe.Sizeof(v))
 }
 
-func bytesOf[T any](v *T) []byte {
+// BytesOf returns the memory of a kernel struct, for the driver's part of a command.
+func BytesOf[T any](v *T) []byte {
 	if v == nil || unsafe.Sizeof(*v) == 0 {
 		return nil
 	}
@@ -112,11 +111,8 @@ func at[T any](b []byte) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// BytesOf returns the memory of a kernel struct, for the driver's part of a command.
-func BytesOf[T any](v *T) []byte { return bytesOf(v) }
-
 // SliceOf views b as a table of kernel structs, without an incomplete last one. b must be aligned
 // as T is; the result of [make] is.
 func SliceOf[T any](b []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/SizeOf[T]())
 }

@@ -5,10 +5,12 @@
 package leak
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,10 +95,5 @@ func (t *Ticket) String() string {
 func Live() []*Ticket {
 	tracker.Lock()
 	defer tracker.Unlock()
-	all := make([]*Ticket, 0, len(tracker.live))
-	for t := range tracker.live {
-		all = append(all, t)
-	}
-	sort.Slice(all, func(i, j int) bool { return all[i].what < all[j].what })
-	return all
+	return slices.SortedFunc(maps.Keys(tracker.live), func(a, b *Ticket) int { return cmp.Compare(a.what, b.what) })
 }

@@ -2,7 +2,7 @@ package nldev
 
 import (
 	"errors"
-	"strings"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,19 +45,18 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("rdma netlink: " + e.Op)
+	s := "rdma netlink: " + e.Op
 	if e.Object != "" {
-		b.WriteString(" " + e.Object)
+		s += " " + e.Object
 	}
-	b.WriteString(": " + e.Errno.Error())
+	s += ": " + e.Errno.Error()
 	if e.Text != "" {
-		b.WriteString(": " + e.Text)
+		s += ": " + e.Text
 	}
 	if e.Hint != "" {
-		b.WriteString(" (" + e.Hint + ")")
+		s += " (" + e.Hint + ")"
 	}
-	return b.String()
+	return s
 }
 
 // Unwrap returns the errno and, if applicable, ErrNoRDMA.
@@ -71,15 +70,7 @@ func (e *Error) Unwrap() []error {
 // errnoIs reports whether err wraps one of the errnos.
 func errnoIs(err error, list ...unix.Errno) bool {
 	var e unix.Errno
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, x := range list {
-		if e == x {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &e) && slices.Contains(list, e)
 }
 
 // refused reports whether err means that netlink is not usable here, so that sysfs is worth a

@@ -36,21 +36,17 @@ func GIDTable(dev string, port uint32) ([]GID, error) { return kernel.sys.GIDTab
 // Netdev returns the network device of a port, or fs.ErrNotExist if it has none (InfiniBand).
 func Netdev(dev string, port uint32) (string, error) { return kernel.sys.Netdev(dev, port) }
 
-// portPath returns the path elements of a port's directory.
-func portPath(dev string, port uint32, elem ...string) ([]string, error) {
+// port returns the directory of a port.
+func (s Sysfs) port(dev string, port uint32) (Sysfs, error) {
 	if !validName(dev) {
-		return nil, fmt.Errorf("sysfs: %q is not a device name", dev)
+		return s, fmt.Errorf("sysfs: %q is not a device name", dev)
 	}
-	return append([]string{"class", "infiniband", dev, "ports", strconv.FormatUint(uint64(port), 10)}, elem...), nil
+	return Sysfs{s.path("class", "infiniband", dev, "ports", strconv.FormatUint(uint64(port), 10))}, nil
 }
 
-// indices returns the numeric names in a directory of the port, in ascending order.
-func (s Sysfs) indices(dev string, port uint32, elem ...string) ([]uint32, error) {
-	p, err := portPath(dev, port, elem...)
-	if err != nil {
-		return nil, err
-	}
-	list, err := os.ReadDir(s.path(p...))
+// table returns the numeric names in a directory, in ascending order.
+func (s Sysfs) table(elem ...string) ([]uint32, error) {
+	list, err := os.ReadDir(s.path(elem...))
 	if err != nil {
 		return nil, err
 	}
@@ -64,18 +60,18 @@ func (s Sysfs) indices(dev string, port uint32, elem ...string) ([]uint32, error
 	return out, nil
 }
 
-// entry reads one file of a table of the port.
-func (s Sysfs) entry(dev string, port, index uint32, table ...string) (string, error) {
-	p, err := portPath(dev, port, append(table, strconv.FormatUint(uint64(index), 10))...)
-	if err != nil {
-		return "", err
-	}
-	return s.read(p...)
+// entry reads one file of a table.
+func (s Sysfs) entry(index uint32, table ...string) (string, error) {
+	return s.read(append(table, strconv.FormatUint(uint64(index), 10))...)
 }
 
 // PKeys is the function PKeys for this root.
 func (s Sysfs) PKeys(dev string, port uint32) ([]uint16, error) {
-	list, err := s.indices(dev, port, "pkeys")
+	dir, err := s.port(dev, port)
+	if err != nil {
+		return nil, err
+	}
+	list, err := dir.table("pkeys")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +80,7 @@ func (s Sysfs) PKeys(dev string, port uint32) ([]uint16, error) {
 		if uint32(i) != index {
 			return nil, fmt.Errorf("sysfs: %s port %d: no P_Key %d", dev, port, i)
 		}
-		text, err := s.entry(dev, port, index, "pkeys")
+		text, err := dir.entry(index, "pkeys")
 		if err != nil {
 			return nil, err
 		}
@@ -99,22 +95,22 @@ func (s Sysfs) PKeys(dev string, port uint32) ([]uint16, error) {
 
 // GIDTable is the function GIDTable for this root.
 func (s Sysfs) GIDTable(dev string, port uint32) ([]GID, error) {
-	list, err := s.indices(dev, port, "gids")
+	dir, err := s.port(dev, port)
 	if err != nil {
 		return nil, err
 	}
-	p, err := portPath(dev, port, "link_layer")
+	list, err := dir.table("gids")
 	if err != nil {
 		return nil, err
 	}
-	layer, err := s.read(p...)
+	layer, err := dir.read("link_layer")
 	if err != nil {
 		return nil, err
 	}
 	var out []GID
 	for _, index := range list {
 		g := GID{Port: port, Index: index}
-		text, err := s.entry(dev, port, index, "gids")
+		text, err := dir.entry(index, "gids")
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +120,7 @@ func (s Sysfs) GIDTable(dev string, port uint32) ([]GID, error) {
 		if g.GID == [16]byte{} {
 			continue
 		}
-		if err := s.gidAttrs(&g, dev, layer); err != nil {
+		if err := s.gidAttrs(&g, dir, layer); err != nil {
 			return nil, err
 		}
 		out = append(out, g)
@@ -134,8 +130,8 @@ func (s Sysfs) GIDTable(dev string, port uint32) ([]GID, error) {
 
 // gidAttrs adds the type and the network device. If an entry lacks an attribute, reading it fails
 // with EINVAL.
-func (s Sysfs) gidAttrs(g *GID, dev, layer string) error {
-	typ, err := s.entry(dev, g.Port, g.Index, "gid_attrs", "types")
+func (s Sysfs) gidAttrs(g *GID, port Sysfs, layer string) error {
+	typ, err := port.entry(g.Index, "gid_attrs", "types")
 	if err != nil && !absent(err) {
 		return err
 	}
@@ -147,7 +143,7 @@ func (s Sysfs) gidAttrs(g *GID, dev, layer string) error {
 	default:
 		g.Type = uapi.IB_UVERBS_GID_TYPE_IB
 	}
-	g.Netdev, err = s.entry(dev, g.Port, g.Index, "gid_attrs", "ndevs")
+	g.Netdev, err = port.entry(g.Index, "gid_attrs", "ndevs")
 	if err != nil && !absent(err) {
 		return err
 	}
@@ -168,17 +164,18 @@ func absent(err error) bool {
 // entry that has one, or else rxe's parent, or else the only network device of the same bus
 // device.
 func (s Sysfs) Netdev(dev string, port uint32) (string, error) {
-	list, err := s.indices(dev, port, "gid_attrs", "ndevs")
+	dir, err := s.port(dev, port)
+	if err != nil {
+		return "", err
+	}
+	list, err := dir.table("gid_attrs", "ndevs")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	for _, index := range list {
-		if nd, err := s.entry(dev, port, index, "gid_attrs", "ndevs"); err == nil && validName(nd) {
+		if nd, err := dir.entry(index, "gid_attrs", "ndevs"); err == nil && validName(nd) {
 			return nd, nil
 		}
-	}
-	if !validName(dev) {
-		return "", fmt.Errorf("sysfs: %q is not a device name", dev)
 	}
 	if nd, err := s.read("class", "infiniband", dev, "parent"); err == nil && validName(nd) {
 		return nd, nil

@@ -14,10 +14,8 @@ func (f *File) CreateID(uid uint64, portSpace uint16, qpType uint8) (id uint32, 
 	defer c.put()
 	resp, at := reply[uapi.RdmaUcmCreateIdResp](c)
 	req.Uid, req.Response, req.Ps, req.QpType = uid, at, portSpace, qpType
-	if err := f.do(c); err != nil {
-		return 0, err
-	}
-	return resp.Id, nil
+	err = f.do(c)
+	return resp.Id, err
 }
 
 // DestroyID destroys an id and drops its unread events. It returns how many events were
@@ -37,10 +35,8 @@ func (f *File) destroy(number, id uint32) (events uint32, err error) {
 	defer c.put()
 	resp, at := reply[uapi.RdmaUcmDestroyIdResp](c)
 	req.Response, req.Id = at, id
-	if err := f.do(c); err != nil {
-		return 0, err
-	}
-	return resp.EventsReported, nil
+	err = f.do(c)
+	return resp.EventsReported, err
 }
 
 // copySockaddr returns the size of the address. Like the kernel, it returns EINVAL if
@@ -97,10 +93,8 @@ func (f *File) JoinMulticast(id uint32, uid uint64, addr []byte, joinFlags uint1
 	if req.AddrSize, err = copySockaddr(&req.Addr, addr); err != nil {
 		return 0, err
 	}
-	if err := f.do(c); err != nil {
-		return 0, err
-	}
-	return resp.Id, nil
+	err = f.do(c)
+	return resp.Id, err
 }
 
 // SetOption sets an option of an id (RDMA_OPTION_*).

@@ -23,10 +23,8 @@ func (f *File) query(id, option uint32) (uapi.RdmaUcmQueryAddrResp, error) {
 	resp, at := reply[uapi.RdmaUcmQueryAddrResp](c)
 	resp.IbdevIndex = NoIndex
 	req.Response, req.Id, req.Option = at, id, option
-	if err := f.do(c); err != nil {
-		return uapi.RdmaUcmQueryAddrResp{}, err
-	}
-	return *resp, nil
+	err := f.do(c)
+	return *resp, err
 }
 
 // maxPaths is more than the kernel has for an id: a primary and an alternate path and,

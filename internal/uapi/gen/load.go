@@ -36,7 +36,7 @@ typedef long int __predefined_ptrdiff_t;
 // number is the value of a constant in the headers.
 type number struct {
 	value uint64
-	group string // "enum x", "unnamed enum" or "" for a macro
+	group string // "enum x", "an unnamed enum" or "" for a macro
 	seq   int    // number of the enum, which distinguishes unnamed enums
 	hex   bool
 }
@@ -126,7 +126,7 @@ func (h *headers) addEnums(ast *cc.AST) {
 }
 
 func (h *headers) addEnum(e *cc.EnumSpecifier, seq int) {
-	group := "unnamed enum"
+	group := "an unnamed enum"
 	if e.Token2.SrcStr() != "" {
 		group = "enum " + e.Token2.SrcStr()
 	}

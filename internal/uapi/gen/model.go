@@ -92,11 +92,10 @@ func (b *builder) structOf(e *entry) ([]*goStruct, error) {
 		return nil, fmt.Errorf("not in the headers")
 	}
 	b.extra = nil
-	st := &goStruct{name: b.names[e.name], cname: e.name, size: t.Size()}
-	if err := b.fields(st, t, e, "", 0); err != nil {
+	st, err := b.mirror(b.names[e.name], "", t, e)
+	if err != nil {
 		return nil, err
 	}
-	st.pad()
 	for _, v := range e.variants {
 		vs, err := b.variant(e, t, v)
 		if err != nil {
@@ -121,8 +120,13 @@ func (b *builder) variant(e *entry, t *cc.StructType, v variant) (*goStruct, err
 	if !ok {
 		return nil, fmt.Errorf("member %s is not a struct", v.path)
 	}
-	st := &goStruct{name: v.name, cname: e.name, base: v.path, size: inner.Size()}
-	if err := b.fields(st, inner, e, "", 0); err != nil {
+	return b.mirror(v.name, v.path, inner, e)
+}
+
+// mirror returns the Go struct for the member base of e, whose type is t.
+func (b *builder) mirror(name, base string, t cc.Type, e *entry) (*goStruct, error) {
+	st := &goStruct{name: name, cname: e.name, base: base, size: t.Size()}
+	if err := b.fields(st, t, e, "", 0); err != nil {
 		return nil, err
 	}
 	st.pad()
@@ -167,11 +171,10 @@ func (b *builder) field(st *goStruct, f *cc.Field, e *entry, prefix string, off 
 		g.typ = fmt.Sprintf("[%d]byte", g.size)
 	case e.types[name] != "":
 		g.typ = e.types[name]
-		in := &goStruct{name: g.typ, cname: e.name, base: g.path, size: g.size}
-		if err := b.fields(in, f.Type(), e, "", 0); err != nil {
+		in, err := b.mirror(g.typ, g.path, f.Type(), e)
+		if err != nil {
 			return err
 		}
-		in.pad()
 		b.extra = append(b.extra, in)
 	default:
 		if u, ok := f.Type().(*cc.UnionType); ok {
@@ -276,22 +279,22 @@ func empty(t cc.Type) bool {
 	return false
 }
 
+// aggregate is a *cc.StructType or a *cc.UnionType.
+type aggregate interface {
+	FieldByIndex(i int) *cc.Field
+	FieldByName(name string) *cc.Field
+}
+
 func fieldAt(t cc.Type, i int) *cc.Field {
-	switch x := t.(type) {
-	case *cc.StructType:
-		return x.FieldByIndex(i)
-	case *cc.UnionType:
-		return x.FieldByIndex(i)
+	if a, ok := t.(aggregate); ok {
+		return a.FieldByIndex(i)
 	}
 	return nil
 }
 
 func member(t cc.Type, name string) *cc.Field {
-	switch x := t.(type) {
-	case *cc.StructType:
-		return x.FieldByName(name)
-	case *cc.UnionType:
-		return x.FieldByName(name)
+	if a, ok := t.(aggregate); ok {
+		return a.FieldByName(name)
 	}
 	return nil
 }

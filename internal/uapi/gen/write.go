@@ -20,9 +20,6 @@ func (m *model) goSource() ([]byte, error) {
 		origin := "Macros"
 		if it.group != "" {
 			origin = "Constants of " + it.group
-			if it.group == "unnamed enum" {
-				origin = "Constants of an unnamed enum"
-			}
 		}
 		fmt.Fprintf(&b, "\n// %s (%s).\nconst (\n", origin, it.header)
 		for _, c := range it.consts {
