@@ -10,8 +10,13 @@ func Execute(dev *ioctl.Device, op string, in, out []byte) error {
 	c := ioctl.Get()
 	defer c.Put()
 	c.Start(uapi.MLX5_IB_OBJECT_DEVX, uapi.MLX5_IB_METHOD_DEVX_OTHER)
-	c.InRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in)
-	c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
+	return do(dev, c, op, uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, in, uapi.MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, out)
+}
+
+// do adds a command and its reply to c, and runs it.
+func do(dev *ioctl.Device, c *ioctl.Cmd, op string, inID uint16, in []byte, outID uint16, out []byte) error {
+	c.InRef(inID, in)
+	c.OutRef(outID, out)
 	return Explain(op, dev.Do(c), in, out)
 }
 
@@ -21,9 +26,7 @@ func Create(dev *ioctl.Device, op string, in, out []byte) (handle uint32, err er
 	defer c.Put()
 	c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_CREATE)
 	c.NewHandle(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE)
-	c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in)
-	c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
-	err = Explain(op, dev.Do(c), in, out)
+	err = do(dev, c, op, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out)
 	return c.Made(uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE), err
 }
 
@@ -39,9 +42,7 @@ func Query(dev *ioctl.Device, op string, handle uint32, in, out []byte) error {
 	defer c.Put()
 	c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_QUERY)
 	c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, handle)
-	c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in)
-	c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
-	return Explain(op, dev.Do(c), in, out)
+	return do(dev, c, op, uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in, uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out)
 }
 
 // Modify executes a command that changes an object of DevX or of the verbs.
@@ -50,7 +51,5 @@ func Modify(dev *ioctl.Device, op string, handle uint32, in, out []byte) error {
 	defer c.Put()
 	c.Start(uapi.MLX5_IB_OBJECT_DEVX_OBJ, uapi.MLX5_IB_METHOD_DEVX_OBJ_MODIFY)
 	c.Handle(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, handle)
-	c.InRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in)
-	c.OutRef(uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
-	return Explain(op, dev.Do(c), in, out)
+	return do(dev, c, op, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out)
 }

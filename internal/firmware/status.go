@@ -2,6 +2,7 @@
 package firmware
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,10 +46,7 @@ type StatusError struct {
 
 // Error implements error.
 func (e *StatusError) Error() string {
-	text := statuses[e.Status].text
-	if text == "" {
-		text = "unknown status"
-	}
+	text := cmp.Or(statuses[e.Status].text, "unknown status")
 	return fmt.Sprintf("the device refused command %#x: %s (status %#x, syndrome %#x)", e.Opcode, text, e.Status,
 		e.Syndrome)
 }

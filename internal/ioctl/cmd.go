@@ -132,17 +132,19 @@ func (c *Cmd) NewHandle(id uint16) { c.add(classNew, id, 0) }
 // FD adds a descriptor, for objects that are descriptors.
 func (c *Cmd) FD(id uint16, fd int) { c.add(classFD, id, 0).Data = uint64(int64(fd)) }
 
-// Optional marks the attribute added last as one that an older kernel may ignore.
-func (c *Cmd) Optional() { c.attrs[c.n-1].Flags = 0 }
-
 // UHW adds the driver's part of the command. It returns the memory of the reply. Either part may
 // be empty.
 func (c *Cmd) UHW(in []byte, outLen int) (out []byte) {
+	return c.data(uapi.UVERBS_ATTR_UHW_IN, in, uapi.UVERBS_ATTR_UHW_OUT, outLen)
+}
+
+// data adds an input and an output, unless they are empty, and returns the memory of the output.
+func (c *Cmd) data(inID uint16, in []byte, outID uint16, outLen int) (out []byte) {
 	if len(in) > 0 {
-		c.In(uapi.UVERBS_ATTR_UHW_IN, in)
+		c.In(inID, in)
 	}
 	if outLen > 0 {
-		out = c.Out(uapi.UVERBS_ATTR_UHW_OUT, outLen)
+		out = c.Out(outID, outLen)
 	}
 	return out
 }
@@ -162,13 +164,7 @@ func (c *Cmd) Made(id uint16) uint32 {
 func (c *Cmd) write(cmd uint64, in []byte, outLen int) (out []byte) {
 	c.Start(uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE)
 	c.Uint64(uapi.UVERBS_ATTR_WRITE_CMD, cmd)
-	if len(in) > 0 {
-		c.In(uapi.UVERBS_ATTR_CORE_IN, in)
-	}
-	if outLen > 0 {
-		out = c.Out(uapi.UVERBS_ATTR_CORE_OUT, outLen)
-	}
-	return out
+	return c.data(uapi.UVERBS_ATTR_CORE_IN, in, uapi.UVERBS_ATTR_CORE_OUT, outLen)
 }
 
 // Void stands for an empty request or reply.

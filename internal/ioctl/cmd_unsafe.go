@@ -37,10 +37,7 @@ func (d *Device) Do(c *Cmd) error {
 func (d *Device) issue(c *Cmd) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), uapi.RDMA_VERBS_IOCTL, uintptr(unsafe.Pointer(&c.hdr)))
 	runtime.KeepAlive(c) // the attributes refer to the arena by number only
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return result(errno)
 }
 
 // writeNow writes without notifying Go's scheduler, as [unix.Write] does because a call may block.
@@ -50,10 +47,7 @@ func (d *Device) issue(c *Cmd) error {
 func (d *Device) writeNow(frame []byte) error {
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))),
 		uintptr(len(frame)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return result(errno)
 }
 
 // Pages is mmap(2) without the table of mappings that [unix.Mmap] keeps for [unix.Munmap]. Use
@@ -73,6 +67,10 @@ func Pages(fd int, offset int64, n, prot, flags int) ([]byte, error) {
 // Unmap is munmap(2) for all that [Pages] or [Device.Mmap] mapped.
 func Unmap(b []byte) error {
 	_, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0)
+	return result(errno)
+}
+
+func result(errno unix.Errno) error {
 	if errno != 0 {
 		return errno
 	}

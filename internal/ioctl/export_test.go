@@ -46,3 +46,6 @@ func Schema() (all []Named) {
 	}
 	return all
 }
+
+// Optional marks the attribute added last as one that an older kernel may ignore.
+func (c *Cmd) Optional() { c.attrs[c.n-1].Flags = 0 }

@@ -124,37 +124,23 @@ var schema = map[methodKey]method{
 
 const invokeWrite = "INVOKE_WRITE"
 
-var writeNames = map[uint64]string{
-	uapi.IB_USER_VERBS_CMD_QUERY_DEVICE:          "QUERY_DEVICE",
-	uapi.IB_USER_VERBS_CMD_ALLOC_PD:              "ALLOC_PD",
-	uapi.IB_USER_VERBS_CMD_ALLOC_MW:              "ALLOC_MW",
-	uapi.IB_USER_VERBS_CMD_REG_MR:                "REG_MR",
-	uapi.IB_USER_VERBS_CMD_REREG_MR:              "REREG_MR",
-	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:   "CREATE_COMP_CHANNEL",
-	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:             "RESIZE_CQ",
-	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:         "REQ_NOTIFY_CQ",
-	uapi.IB_USER_VERBS_CMD_QUERY_QP:              "QUERY_QP",
-	uapi.IB_USER_VERBS_CMD_MODIFY_QP:             "MODIFY_QP",
-	uapi.IB_USER_VERBS_CMD_POST_SEND:             "POST_SEND",
-	uapi.IB_USER_VERBS_EX_CMD_MODIFY_CQ:          "MODIFY_CQ",
-	uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ:          "MODIFY_WQ",
-	uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW:        "CREATE_FLOW",
-	uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL: "CREATE_RWQ_IND_TBL",
-	uapi.IB_USER_VERBS_CMD_CREATE_AH:             "CREATE_AH",
-	uapi.IB_USER_VERBS_CMD_ATTACH_MCAST:          "ATTACH_MCAST",
-	uapi.IB_USER_VERBS_CMD_DETACH_MCAST:          "DETACH_MCAST",
-	uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:            "MODIFY_SRQ",
-	uapi.IB_USER_VERBS_CMD_QUERY_SRQ:             "QUERY_SRQ",
-	uapi.IB_USER_VERBS_CMD_OPEN_XRCD:             "OPEN_XRCD",
-	uapi.IB_USER_VERBS_CMD_OPEN_QP:               "OPEN_QP",
-}
+// writeNames are the names of the legacy commands, in the order of their numbers.
+var writeNames = strings.Fields(`
+	GET_CONTEXT QUERY_DEVICE QUERY_PORT ALLOC_PD DEALLOC_PD CREATE_AH MODIFY_AH QUERY_AH DESTROY_AH REG_MR
+	REG_SMR REREG_MR QUERY_MR DEREG_MR ALLOC_MW BIND_MW DEALLOC_MW CREATE_COMP_CHANNEL CREATE_CQ RESIZE_CQ
+	DESTROY_CQ POLL_CQ PEEK_CQ REQ_NOTIFY_CQ CREATE_QP QUERY_QP MODIFY_QP DESTROY_QP POST_SEND POST_RECV
+	ATTACH_MCAST DETACH_MCAST CREATE_SRQ MODIFY_SRQ QUERY_SRQ DESTROY_SRQ POST_SRQ_RECV OPEN_XRCD CLOSE_XRCD
+	CREATE_XSRQ OPEN_QP - - - - - - - - - CREATE_FLOW DESTROY_FLOW CREATE_WQ MODIFY_WQ DESTROY_WQ
+	CREATE_RWQ_IND_TBL DESTROY_RWQ_IND_TBL MODIFY_CQ
+`)
 
 func writeName(cmd uint64) string {
-	if s, ok := writeNames[cmd&^uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED]; ok {
-		if cmd&uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED != 0 {
-			s += "_EX"
-		}
-		return s
+	number := cmd &^ uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
+	switch {
+	case number >= uint64(len(writeNames)) || writeNames[number] == "-":
+		return fmt.Sprintf("command %#x", cmd)
+	case number != cmd:
+		return writeNames[number] + "_EX"
 	}
-	return fmt.Sprintf("command %#x", cmd)
+	return writeNames[number]
 }

@@ -45,7 +45,7 @@ func TestTrace(t *testing.T) {
 		c.Uint32(uapi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0)
 		c.Out(uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4)
 	})
-	run(func() { ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, 0, &uapi.IbUverbsExQueryDevice{}) })
+	run(func() { ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, 45, &uapi.IbUverbsExQueryDevice{}) })
 	run(func() {
 		ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](c, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
 			&uapi.IbUverbsExQueryDevice{})

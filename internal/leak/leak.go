@@ -79,8 +79,7 @@ func (t *Ticket) String() string {
 		return "(not tracked)"
 	}
 	var b strings.Builder
-	b.WriteString(t.what)
-	b.WriteString(", created at")
+	b.WriteString(t.what + ", created at")
 	frames := runtime.CallersFrames(t.stack[:t.depth])
 	for {
 		f, more := frames.Next()

@@ -115,26 +115,13 @@ func (c *conn) find(op, dev string) (uint32, error) {
 
 func decodeDevice(b []byte) (Device, error) {
 	var d Device
-	seen := map[uint16]bool{}
-	err := eachAttr(b, func(typ uint16, data []byte) (err error) {
-		seen[typ] = true
-		var v uint64
-		switch typ {
-		case uapi.RDMA_NLDEV_ATTR_DEV_INDEX:
-			d.Index, err = u32(typ, data)
-		case uapi.RDMA_NLDEV_ATTR_DEV_NAME:
-			d.Name, err = name(typ, data)
-		case uapi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			d.Ports, err = u32(typ, data)
-		case uapi.RDMA_NLDEV_ATTR_FW_VERSION:
-			d.FWVersion = text(data)
-		case uapi.RDMA_NLDEV_ATTR_NODE_GUID:
-			d.NodeGUID, err = unsigned(typ, data)
-		case uapi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE:
-			v, err = unsigned(typ, data)
-			d.NodeType = uint8(v)
-		}
-		return err
+	seen, err := decode(b, map[uint16]any{
+		uapi.RDMA_NLDEV_ATTR_DEV_INDEX:     &d.Index,
+		uapi.RDMA_NLDEV_ATTR_DEV_NAME:      (*fileName)(&d.Name),
+		uapi.RDMA_NLDEV_ATTR_PORT_INDEX:    &d.Ports,
+		uapi.RDMA_NLDEV_ATTR_FW_VERSION:    &d.FWVersion,
+		uapi.RDMA_NLDEV_ATTR_NODE_GUID:     &d.NodeGUID,
+		uapi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE: &d.NodeType,
 	})
 	if err == nil && !(seen[uapi.RDMA_NLDEV_ATTR_DEV_INDEX] && seen[uapi.RDMA_NLDEV_ATTR_DEV_NAME]) {
 		err = malformed("a device without index or name")
@@ -175,43 +162,25 @@ func (c *conn) charDev(index *uint32, client string) (CharDev, error) {
 		err = wrap(q.op, client, malformed("%d replies", len(list)))
 	}
 	if e, ok := err.(*Error); ok && index == nil && (e.Errno == unix.EOPNOTSUPP || e.Errno == unix.ENOENT) {
-		e.Hint = "no loaded module provides it: modprobe " + clientModule(client)
+		e.Hint = "no loaded module provides it: modprobe " + cmp.Or(clientModules[client], "rdma-client-"+client)
 	}
 	return CharDev{}, err
 }
 
-// clientModule returns the name of the module that provides a client.
-func clientModule(client string) string {
-	switch client {
-	case "uverbs":
-		return "ib_uverbs"
-	case "rdma_cm":
-		return "rdma_ucm"
-	case "umad", "issm":
-		return "ib_umad"
-	}
-	return "rdma-client-" + client
-}
+// clientModules are the modules that provide clients.
+var clientModules = map[string]string{
+	"uverbs": "ib_uverbs", "rdma_cm": "rdma_ucm", "umad": "ib_umad", "issm": "ib_umad"}
 
 func decodeCharDev(b []byte) (CharDev, error) {
 	var cd CharDev
-	seen := map[uint16]bool{}
-	err := eachAttr(b, func(typ uint16, data []byte) (err error) {
-		seen[typ] = true
-		var v uint64
-		switch typ {
-		case uapi.RDMA_NLDEV_ATTR_CHARDEV_NAME:
-			cd.Name, err = name(typ, data)
-		case uapi.RDMA_NLDEV_ATTR_CHARDEV_ABI:
-			cd.ABI, err = unsigned(typ, data)
-		case uapi.RDMA_NLDEV_ATTR_CHARDEV:
-			v, err = unsigned(typ, data)
-			cd.Major, cd.Minor = uapi.HugeDecodeDev(v)
-		case uapi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID:
-			cd.DriverID, err = u32(typ, data)
-		}
-		return err
+	var number uint64
+	seen, err := decode(b, map[uint16]any{
+		uapi.RDMA_NLDEV_ATTR_CHARDEV_NAME:     (*fileName)(&cd.Name),
+		uapi.RDMA_NLDEV_ATTR_CHARDEV_ABI:      &cd.ABI,
+		uapi.RDMA_NLDEV_ATTR_CHARDEV:          &number,
+		uapi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID: &cd.DriverID,
 	})
+	cd.Major, cd.Minor = uapi.HugeDecodeDev(number)
 	if err == nil && !(seen[uapi.RDMA_NLDEV_ATTR_CHARDEV_NAME] && seen[uapi.RDMA_NLDEV_ATTR_CHARDEV]) {
 		err = malformed("a node without name or number")
 	}

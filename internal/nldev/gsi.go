@@ -31,20 +31,11 @@ func (c client) failedGSI(dev string) (ports []uint32, err error) {
 // decodeFailedGSI decodes a list of QPs and returns the ports of those that have failed.
 func decodeFailedGSI(b []byte) (ports []uint32, err error) {
 	err = eachEntry(b, uapi.RDMA_NLDEV_ATTR_RES_QP, uapi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, func(data []byte) error {
-		var port, kind, state uint64
-		err := eachAttr(data, func(typ uint16, data []byte) (err error) {
-			switch typ {
-			case uapi.RDMA_NLDEV_ATTR_PORT_INDEX:
-				port, err = unsigned(typ, data)
-			case uapi.RDMA_NLDEV_ATTR_RES_TYPE:
-				kind, err = unsigned(typ, data)
-			case uapi.RDMA_NLDEV_ATTR_RES_STATE:
-				state, err = unsigned(typ, data)
-			}
-			return err
-		})
+		var port, kind, state uint32
+		_, err := decode(data, map[uint16]any{uapi.RDMA_NLDEV_ATTR_PORT_INDEX: &port,
+			uapi.RDMA_NLDEV_ATTR_RES_TYPE: &kind, uapi.RDMA_NLDEV_ATTR_RES_STATE: &state})
 		if err == nil && kind == qpTypeGSI && state == qpStateErr {
-			ports = append(ports, uint32(port))
+			ports = append(ports, port)
 		}
 		return err
 	})

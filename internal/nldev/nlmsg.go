@@ -139,28 +139,43 @@ func unsigned(typ uint16, b []byte) (uint64, error) {
 	return 0, malformed("attribute %d has %d bytes, not an integer", typ, len(b))
 }
 
-// u32 decodes an unsigned attribute that must fit in 32 bits.
-func u32(typ uint16, b []byte) (uint32, error) {
-	v, err := unsigned(typ, b)
-	if err == nil && v > 1<<32-1 {
-		err = malformed("attribute %d is %#x", typ, v)
-	}
-	return uint32(v), err
-}
-
 // text decodes a string attribute up to its NUL.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
 }
 
-// name decodes a string that becomes part of a path: a device or a node name.
-func name(typ uint16, b []byte) (string, error) {
-	s := text(b)
-	if !validName(s) {
-		return "", malformed("attribute %d is %q, not a name", typ, s)
-	}
-	return s, nil
+// A fileName is a string that becomes part of a path: the name of a device or a node.
+type fileName string
+
+// decode stores attributes in fields, by type: a *string, a *fileName, or a *uint8, *uint32 or *uint64 for an unsigned
+// attribute of any size. It returns the types that b has.
+func decode(b []byte, fields map[uint16]any) (seen map[uint16]bool, err error) {
+	seen = map[uint16]bool{}
+	err = eachAttr(b, func(typ uint16, data []byte) (err error) {
+		seen[typ] = true
+		var v uint64
+		switch f := fields[typ].(type) {
+		case *string:
+			*f = text(data)
+		case *fileName:
+			if *f = fileName(text(data)); !validName(string(*f)) {
+				err = malformed("attribute %d is %q, not a name", typ, *f)
+			}
+		case *uint8:
+			v, err = unsigned(typ, data)
+			*f = uint8(v)
+		case *uint32:
+			if v, err = unsigned(typ, data); err == nil && v > 1<<32-1 {
+				err = malformed("attribute %d is %#x", typ, v)
+			}
+			*f = uint32(v)
+		case *uint64:
+			*f, err = unsigned(typ, data)
+		}
+		return err
+	})
+	return seen, err
 }
 
 // validName reports whether s can be a file name: one path element other than "." and "..".
@@ -190,11 +205,6 @@ func ackError(m message) (unix.Errno, string, error) {
 		skip = min(4+align(int(n)), len(m.payload))
 	}
 	var msg string
-	err := eachAttr(m.payload[skip:], func(typ uint16, data []byte) error {
-		if typ == unix.NLMSGERR_ATTR_MSG {
-			msg = text(data)
-		}
-		return nil
-	})
+	_, err := decode(m.payload[skip:], map[uint16]any{unix.NLMSGERR_ATTR_MSG: &msg})
 	return unix.Errno(-code), msg, err
 }

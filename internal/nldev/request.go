@@ -89,11 +89,8 @@ func ask[T any](c *conn, q query, decode func(payload []byte) (T, error)) ([]T, 
 			list = append(list, v)
 			return err
 		})
-		switch {
-		case err != nil:
-			return nil, err
-		case !interrupted:
-			return list, nil
+		if err != nil || !interrupted {
+			return list, err
 		}
 	}
 	return nil, &Error{Op: q.op, Object: q.object, Errno: unix.EINTR, Text: errInterrupted.Error(),

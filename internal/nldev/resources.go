@@ -56,15 +56,8 @@ func decodeSummary(b []byte) (map[string]uint64, error) {
 	err := eachEntry(b, table, entry, func(data []byte) error {
 		var kind string
 		var count uint64
-		err := eachAttr(data, func(typ uint16, data []byte) (err error) {
-			switch typ {
-			case uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME:
-				kind = text(data)
-			case uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR:
-				count, err = unsigned(typ, data)
-			}
-			return err
-		})
+		_, err := decode(data, map[uint16]any{uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME: &kind,
+			uapi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR: &count})
 		if err == nil && kind == "" {
 			err = malformed("a count without a name")
 		}
@@ -78,12 +71,7 @@ func decodeSummary(b []byte) (map[string]uint64, error) {
 func (c client) system(attr uint16) (uint64, error) {
 	q := query{op: "read system settings", cmd: uapi.RDMA_NLDEV_CMD_SYS_GET}
 	list, err := fetch(c, q, func(b []byte) (v uint64, err error) {
-		err = eachAttr(b, func(typ uint16, data []byte) (err error) {
-			if typ == attr {
-				v, err = unsigned(typ, data)
-			}
-			return err
-		})
+		_, err = decode(b, map[uint16]any{attr: &v})
 		return v, err
 	})
 	if err != nil || len(list) == 0 {

@@ -24,11 +24,7 @@ type Mapping struct {
 // Map maps n bytes of dev's node, shared, for reading and writing. offset is one
 // that the kernel has returned. An errno is returned unchanged.
 func Map(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
-	m := new(Mapping)
-	if err := m.Map(dev, offset, n); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return mapped(dev, offset, n, unix.PROT_READ|unix.PROT_WRITE)
 }
 
 // Map is like the function Map, for a zero Mapping that is a part of a larger
@@ -41,8 +37,12 @@ func (m *Mapping) Map(dev *ioctl.Device, offset int64, n int) error {
 // MapToRead is like Map, for memory that the kernel allows only to be read, such as
 // a clock.
 func MapToRead(dev *ioctl.Device, offset int64, n int) (*Mapping, error) {
+	return mapped(dev, offset, n, unix.PROT_READ)
+}
+
+func mapped(dev *ioctl.Device, offset int64, n, prot int) (*Mapping, error) {
 	m := new(Mapping)
-	if err := m.mapNode(dev, offset, n, unix.PROT_READ); err != nil {
+	if err := m.mapNode(dev, offset, n, prot); err != nil {
 		return nil, err
 	}
 	return m, nil

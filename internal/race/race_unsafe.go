@@ -4,6 +4,7 @@ package race
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -64,40 +65,35 @@ func Ignore(b []byte) (stop func()) {
 	change := func(f func(old []*span) []*span) {
 		ignored.Lock()
 		defer ignored.Unlock()
-		var old []*span
-		if p := ignored.list.Load(); p != nil {
-			old = *p
-		}
-		list := f(old)
+		list := f(slices.Clone(spans()))
 		ignored.list.Store(&list)
 	}
-	change(func(old []*span) []*span { return append(old[:len(old):len(old)], s) })
+	change(func(all []*span) []*span { return append(all, s) })
 	return func() {
-		change(func(old []*span) (rest []*span) {
-			for _, x := range old {
-				if x != s {
-					rest = append(rest, x)
-				}
-			}
-			return rest
-		})
+		change(func(all []*span) []*span { return slices.DeleteFunc(all, func(x *span) bool { return x == s }) })
 	}
+}
+
+// spans returns the memory that is ignored now.
+func spans() []*span {
+	if p := ignored.list.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // Copy copies src to dst for a device, as copy does. One of them is memory of the program.
 func Copy(dst, src []byte) {
-	list := ignored.list.Load()
-	if list == nil || len(*list) == 0 {
+	list := spans()
+	if len(list) == 0 {
 		copy(dst, src)
 		return
 	}
 	for n := min(len(dst), len(src)); n > 0; {
 		part, hidden := n, false
 		for _, b := range [][]byte{dst[:n], src[:n]} {
-			p, h := next(*list, b)
-			if h {
-				hidden = true
-			}
+			p, h := next(list, b)
+			hidden = hidden || h
 			part = min(part, p)
 		}
 		if hidden {
@@ -111,10 +107,7 @@ func Copy(dst, src []byte) {
 
 // Write tells the detector that a device may write to b from now on.
 func Write(b []byte) {
-	var list []*span
-	if p := ignored.list.Load(); p != nil {
-		list = *p
-	}
+	list := spans()
 	for len(b) > 0 {
 		n, hidden := next(list, b)
 		if !hidden {

@@ -1,6 +1,10 @@
 package rdmacm
 
-import "github.com/goverbs/goverbs/internal/uapi"
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/internal/uapi"
+)
 
 // NoIndex is the IbdevIndex if the kernel does not report it.
 const NoIndex = ^uint32(0)
@@ -40,7 +44,7 @@ func (f *File) QueryPath(id uint32) ([]uapi.IbPathRecData, error) {
 	if err := f.do(c); err != nil {
 		return nil, err
 	}
-	return append([]uapi.IbPathRecData(nil), paths[:min(head.NumPaths, maxPaths)]...), nil
+	return slices.Clone(paths[:min(head.NumPaths, maxPaths)]), nil
 }
 
 // maxServices is the maximum number of records of 176 bytes in a reply, whose size has
@@ -68,5 +72,5 @@ func (f *File) services(id uint32, n int) ([]uapi.IbUserServiceRec, int, error) 
 		return nil, 0, err
 	}
 	all := int(head.NumServiceRecs)
-	return append([]uapi.IbUserServiceRec(nil), recs[:min(all, n)]...), all, nil
+	return slices.Clone(recs[:min(all, n)]), all, nil
 }

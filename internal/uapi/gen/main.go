@@ -14,11 +14,13 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
+	"strings"
 )
 
 // headersEnv names the directory of the kernel headers if -headers is not given.
@@ -95,29 +97,19 @@ func generate(headers, text string) (map[string][]byte, error) {
 // findHeaders returns the directory of the headers: dir, else $GOVERBS_UAPI_HEADERS,
 // else the first directory of the test bed's cache that has them.
 func findHeaders(dir string) (string, error) {
-	if dir == "" {
-		dir = os.Getenv(headersEnv)
-	}
-	if dir != "" {
-		if !hasHeaders(dir) {
-			return "", fmt.Errorf("%s has no rdma/ib_user_verbs.h", dir)
+	const has = "rdma/ib_user_verbs.h"
+	if dir = cmp.Or(dir, os.Getenv(headersEnv)); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, has)); err != nil {
+			return "", fmt.Errorf("%s has no %s", dir, has)
 		}
 		return dir, nil
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
-		found, _ := filepath.Glob(filepath.Join(cache, "goverbs-bed", "headers-*", "tree", "usr", "include"))
-		sort.Strings(found)
-		for _, d := range found {
-			if hasHeaders(d) {
-				return d, nil
-			}
+		found, _ := filepath.Glob(filepath.Join(cache, "goverbs-bed", "headers-*", "tree", "usr", "include", has))
+		if len(found) > 0 {
+			return strings.TrimSuffix(slices.Min(found), has), nil
 		}
 	}
 	return "", fmt.Errorf("no kernel headers: give -headers or %s (Debian: linux-libc-dev of trixie-backports, unpacked)",
 		headersEnv)
-}
-
-func hasHeaders(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "rdma", "ib_user_verbs.h"))
-	return err == nil
 }

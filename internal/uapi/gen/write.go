@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"go/format"
 )
@@ -93,17 +94,10 @@ func (m *model) layout() []byte {
 		if it.st == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "struct %s %s %s %d\n", it.st.name, it.st.cname, dot(it.st.base), it.st.size)
+		fmt.Fprintf(&b, "struct %s %s %s %d\n", it.st.name, it.st.cname, cmp.Or(it.st.base, "."), it.st.size)
 		for _, f := range it.st.fields {
-			fmt.Fprintf(&b, "field %s %s %d %d\n", f.name, dot(f.path), f.off, f.size)
+			fmt.Fprintf(&b, "field %s %s %d %d\n", f.name, cmp.Or(f.path, "."), f.off, f.size)
 		}
 	}
 	return b.Bytes()
-}
-
-func dot(s string) string {
-	if s == "" {
-		return "."
-	}
-	return s
 }
