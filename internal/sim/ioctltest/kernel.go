@@ -66,6 +66,7 @@ type Kernel struct {
 	log        []string
 	violations []string
 	objects    map[uint32]*object
+	lowest     uint32           // no lower handle is free
 	channels   map[int]int      // the library's end of each event descriptor, and ours
 	places     map[int]string   // where each was created: see Caller
 	waiting    map[int]*backlog // by our end of an event descriptor

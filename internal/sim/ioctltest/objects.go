@@ -31,13 +31,18 @@ func (k *Kernel) make(o *object) uint32 {
 	for _, p := range o.parents {
 		p.users++
 	}
-	h := uint32(0)
-	for k.objects[h] != nil {
-		h++
+	for k.objects[k.lowest] != nil {
+		k.lowest++
 	}
+	h := k.lowest
 	k.objects[h] = o
 	o.created = k.place()
 	return h
+}
+
+func (k *Kernel) remove(handle uint32) {
+	delete(k.objects, handle)
+	k.lowest = min(k.lowest, handle)
 }
 
 // place returns where the program creates an object, as a suffix, or an empty string.
@@ -58,7 +63,7 @@ func (k *Kernel) Forget(handle uint32) {
 	for _, p := range k.objects[handle].parents {
 		p.users--
 	}
-	delete(k.objects, handle)
+	k.remove(handle)
 }
 
 // get finds an object that a command names. If it does not exist, the library is at fault: it
@@ -83,7 +88,7 @@ func (k *Kernel) destroy(m *Msg, kind string, id uint16) error {
 	for _, p := range o.parents {
 		p.users--
 	}
-	delete(k.objects, h)
+	k.remove(h)
 	return nil
 }
 
