@@ -15,9 +15,9 @@ import (
 // parts of the bed. The test fails if the guest does not power off normally,
 // unless the test itself has called Close.
 //
-// If c does not set a number of CPUs, the guest has one, and two with [EnvTest]=all. On one CPU the same tests cost half
-// the host's time: emulated CPUs that look for work, and interrupt each other, are expensive. Tests of concurrency set
-// the number.
+// If c does not set a number of CPUs, the guest has one, and two with [EnvTest]=all. On one CPU the same tests cost
+// about half of the host's time: emulated CPUs that look for work, and interrupt each other, are expensive. Tests of
+// concurrency set the number.
 func Start(t testing.TB, c Config) *Guest {
 	t.Helper()
 	if c.CPUs == 0 && os.Getenv(EnvTest) != "all" {
