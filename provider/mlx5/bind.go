@@ -42,86 +42,60 @@ const (
 	anyQP           = 0xffffff
 )
 
-// setUMR writes the segments that follow the control segment of a UMR. It sets a fence on the
-// next request, which must wait for the UMR.
+// setUMR writes the segments that follow the control segment of a UMR: set_umr_control_seg, set_umr_mkey_seg and, for a
+// bind, set_umr_data_seg. It sets a fence on the next request, which must wait for the UMR.
 func (s *sendQueue) setUMR(b *driver.Bind) {
 	r := &s.request
 	if r.op.completes() == uverbs.WCBindMW {
-		w := s.segment(s.cur, 0)
-		w[1] = w[1]&^be(0xffffffff) | be(uint64(b.MWRKey))
+		w := &s.blocks[s.cur&s.mask][1]
+		*w = *w&^be(0xffffffff) | be(uint64(b.MWRKey))
 	}
-	s.setUMRControlSeg(s.cur, ctrlSegments, b)
-	s.setUMRMkeySeg(s.cur, ctrlSegments+umrSegments, b)
-	r.size = ctrlSegments + umrSegments + mkeySegments
-	if b.Length > 0 {
-		s.setUMRDataSeg(s.cur, r.size, b)
-		r.size += klmSegments
-	}
-	r.fence = ceSmallFence
-}
-
-// setUMRControlSeg writes the segment that says which fields change: set_umr_control_seg.
-func (s *sendQueue) setUMRControlSeg(at, k uint32, b *driver.Bind) {
-	flags, mask, octowords := uint64(umrInline|umrTranslation), uint64(maskFree|maskKey), uint64(0)
-	window := b.Type2
-	if window {
+	var u [bindSegments]segment // most of which is zero
+	control, key, size := &u[0], u[umrSegments:], uint32(umrSegments+mkeySegments)
+	flags, mask := uint64(umrInline|umrTranslation), uint64(maskFree|maskKey)
+	context := uint64(anyQP)<<8 | uint64(b.RKey&0xff)
+	if b.Type2 {
 		mask |= maskQPN
 	}
 	switch {
 	case b.Length > 0:
 		mask |= maskBind
-		octowords = klmSegments // the number of inline octowords
-		if window {
+		control[0] = be(klmSegments << 16) // the number of inline octowords
+		if b.Type2 {
 			flags |= umrCheckFree
+			context = s.qpn | uint64(b.RKey&0xff)
 		}
-	case window:
-		flags |= umrCheckQPN
-	}
-	*s.segment(at, k) = segment{be(flags<<56 | octowords<<16), be(mask)}
-	*s.segment(at, k+1) = segment{}
-	*s.segment(at, k+2) = segment{}
-}
-
-// setUMRDataSeg writes the range, padded to the size that the device reads: set_umr_data_seg.
-func (s *sendQueue) setUMRDataSeg(at, k uint32, b *driver.Bind) {
-	*s.segment(at, k) = segment{be2(uint32(b.Length), b.LKey), be(b.Addr)}
-	for i := range uint32(klmSegments - 1) {
-		*s.segment(at, k+1+i) = segment{}
-	}
-}
-
-// setUMRMkeySeg writes the new context of the key: set_umr_mkey_seg.
-func (s *sendQueue) setUMRMkeySeg(at, k uint32, b *driver.Bind) {
-	qpn := uint64(anyQP)
-	if b.Type2 && b.Length > 0 {
-		qpn = s.qpn >> 8
-	}
-	access := uverbs.Access(b.Access)
-	first := qpn<<8 | uint64(b.RKey&0xff)
-	second := segment{}
-	if b.Length > 0 {
-		first |= uint64(keyAccess(access)) << 40
-		second[1] = be(b.Length)
-		if access&uverbs.ZeroBased == 0 {
-			second[0] = be(b.Addr)
+		context |= keyAccess(uverbs.Access(b.Access)) << 40
+		key[1][1] = be(b.Length)
+		if uverbs.Access(b.Access)&uverbs.ZeroBased == 0 {
+			key[1][0] = be(b.Addr)
 		}
-	} else {
-		first |= keyFree << 56
+		u[size] = segment{be2(uint32(b.Length), b.LKey), be(b.Addr)}
+		size += klmSegments
+	default:
+		context |= keyFree << 56
+		if b.Type2 {
+			flags |= umrCheckQPN
+		}
 	}
-	*s.segment(at, k) = segment{be(first), 0}
-	*s.segment(at, k+1) = second
-	*s.segment(at, k+2) = segment{}
-	*s.segment(at, k+3) = segment{}
+	control[0] |= be(flags << 56)
+	control[1] = be(mask)
+	key[0][0] = be(context)
+	s.setSegments(s.cur, ctrlSegments, u[:size])
+	r.size, r.fence = ctrlSegments+size, ceSmallFence
 }
 
-func keyAccess(a uverbs.Access) (flags uint8) {
-	for _, x := range []struct {
-		a    uverbs.Access
-		flag uint8
-	}{{uverbs.LocalWrite, keyLocalWrite}, {uverbs.RemoteWrite, keyRemoteWrite},
-		{uverbs.RemoteRead, keyRemoteRead}, {uverbs.RemoteAtomic, keyRemoteAtomic}} {
-		if a&x.a != 0 {
-			flags |= x.flag
+// keyRights are the rights of a key's context for those of a window.
+var keyRights = [...]struct {
+	access uverbs.Access
+	flag   uint64
+}{{uverbs.LocalWrite, keyLocalWrite}, {uverbs.RemoteWrite, keyRemoteWrite}, {uverbs.RemoteRead, keyRemoteRead},
+	{uverbs.RemoteAtomic, keyRemoteAtomic}}
+
+func keyAccess(a uverbs.Access) (flags uint64) {
+	for i := range keyRights {
+		if a&keyRights[i].access != 0 {
+			flags |= keyRights[i].flag
 		}
 	}
 	return flags

@@ -84,6 +84,14 @@ func (s *sendQueue) setDataInlSeg(at, k uint32, data []byte) uint32 {
 	return size
 }
 
+// setSegments writes segments from segment k on.
+func (s *sendQueue) setSegments(at, k uint32, all []segment) {
+	first := (at*perBlock + k) & (s.mask*perBlock + perBlock - 1)
+	if done := copy(s.segments[first:], all); done < len(all) {
+		copy(s.segments, all[done:])
+	}
+}
+
 // copyIn copies data to byte at of the queue, as the queue counts them. It may wrap around the end of the ring.
 func (s *sendQueue) copyIn(at uint32, data []byte) {
 	if done := copy(s.bytes[at&(uint32(len(s.bytes))-1):], data); done < len(data) {
