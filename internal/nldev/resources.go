@@ -1,8 +1,6 @@
 package nldev
 
-import (
-	"github.com/goverbs/goverbs/internal/uapi"
-)
+import "github.com/goverbs/goverbs/internal/uapi"
 
 // Resources returns the number of objects of each kind on a device, for all processes: "pd",
 // "cq", "qp", "cm_id", "mr", "ctx", "srq". The set of kinds depends on the kernel. It does the

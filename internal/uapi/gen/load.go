@@ -130,27 +130,17 @@ func (h *headers) addEnum(e *cc.EnumSpecifier, seq int) {
 	if e.Token2.SrcStr() != "" {
 		group = "enum " + e.Token2.SrcStr()
 	}
-	hex := false
-	var names []string
+	hex := strings.Contains(cc.NodeSource(e.EnumeratorList), "<<")
 	for l := e.EnumeratorList; l != nil; l = l.EnumeratorList {
 		v, ok := integer(l.Enumerator.Value())
 		if !ok {
 			continue
 		}
-		name := l.Enumerator.Token.SrcStr()
 		own := false
 		if x := l.Enumerator.ConstantExpression; x != nil {
-			text := cc.NodeSource(x)
-			hex = hex || strings.Contains(text, "<<")
-			own = strings.Contains(text, "0x")
+			own = strings.Contains(cc.NodeSource(x), "0x")
 		}
-		h.consts[name] = number{value: v, group: group, seq: seq, hex: own}
-		names = append(names, name)
-	}
-	for _, n := range names {
-		c := h.consts[n]
-		c.hex = c.hex || hex
-		h.consts[n] = c
+		h.consts[l.Enumerator.Token.SrcStr()] = number{value: v, group: group, seq: seq, hex: hex || own}
 	}
 }
 
