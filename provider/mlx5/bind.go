@@ -57,8 +57,7 @@ func (s *sendQueue) setUMR(b *driver.Bind) {
 	if b.Type2 {
 		mask |= maskQPN
 	}
-	switch {
-	case b.Length > 0:
+	if b.Length > 0 {
 		mask |= maskBind
 		control[0] = be(klmSegments << 16) // the number of inline octowords
 		if b.Type2 {
@@ -72,7 +71,7 @@ func (s *sendQueue) setUMR(b *driver.Bind) {
 		}
 		u[size] = segment{be2(uint32(b.Length), b.LKey), be(b.Addr)}
 		size += klmSegments
-	default:
+	} else {
 		context |= keyFree << 56
 		if b.Type2 {
 			flags |= umrCheckQPN
