@@ -5,94 +5,126 @@ import (
 	"errors"
 	"io"
 
+	"github.com/goverbs/goverbs/bench/measure"
 	"github.com/goverbs/goverbs/rdma"
+)
+
+const (
+	smallSize = measure.SmallSize
+	largeSize = measure.LargeSize
 )
 
 // easy does the work with package rdma.
 type easy struct {
 	ctx    context.Context
-	client *rdma.Conn
 	l      *rdma.Listener
 	region *rdma.Region
-	token  rdma.Token
-	buf    rdma.Buffer
 	data   []byte
-	served chan error
+	served chan error // of each connection
 }
 
-func newEasy(ctx context.Context, addr string, o *rdma.Options) (*easy, error) {
-	e := &easy{ctx: ctx, data: make([]byte, largeSize), region: rdma.NewRegion(4096), served: make(chan error, 1)}
+// An easyConn is the client's end of a connection.
+type easyConn struct {
+	*rdma.Conn
+	of  *easy
+	buf rdma.Buffer // of the first
+}
+
+func newEasy(ctx context.Context, addr string, o *rdma.Options) (*measure.Level, error) {
+	e := &easy{ctx: ctx, data: make([]byte, largeSize), region: rdma.NewRegion(4096), served: make(chan error)}
 	var err error
 	if e.l, err = rdma.Listen(addr+":0", &rdma.ListenOptions{Options: *o}); err != nil {
 		return nil, err
 	}
-	go func() { e.served <- e.serve() }()
-	if e.client, err = rdma.Dial(ctx, e.l.Addr().String(), o); err != nil {
-		return nil, err
+	go e.accept()
+	dial := func() (easyConn, error) {
+		c, err := rdma.Dial(ctx, e.l.Addr().String(), o)
+		return easyConn{Conn: c, of: e}, err
 	}
-	m, err := e.client.Recv(ctx)
+	client, err := dial()
 	if err != nil {
 		return nil, err
 	}
-	defer m.Release()
-	if err := e.token.UnmarshalBinary(m.Bytes()); err != nil {
+	token, err := client.token()
+	if err != nil {
 		return nil, err
 	}
-	e.buf, err = e.client.Alloc(smallSize)
-	return e, err
+	client.buf, err = client.Alloc(smallSize)
+	return &measure.Level{
+		Conn:  client,
+		Dial:  func() (measure.Conn, error) { return dial() },
+		Read:  func() error { return client.ReadBuffer(ctx, client.buf, token, 0) },
+		Write: func() error { return client.WriteBuffer(ctx, client.buf, token, 0) },
+		Close: func() error { return errors.Join(e.region.Close(), e.l.Close()) },
+	}, err
 }
 
-// serve sends the token, and then the start of each message back.
-func (e *easy) serve() error {
-	c, err := e.l.Accept(e.ctx)
-	if err != nil {
-		return err
+func (c easyConn) token() (t rdma.Token, err error) {
+	if err := c.Send(0); err != nil { // asks for the token
+		return t, err
 	}
+	m, err := c.Conn.Recv(c.of.ctx)
+	if err != nil {
+		return t, err
+	}
+	defer m.Release()
+	return t, t.UnmarshalBinary(m.Bytes())
+}
+
+func (c easyConn) Send(n int) error { return c.Conn.Send(c.of.ctx, c.of.data[:n]) }
+
+func (c easyConn) Recv() error {
+	m, err := c.Conn.Recv(c.of.ctx)
+	if err == nil {
+		m.Release()
+	}
+	return err
+}
+
+func (c easyConn) Close() error {
+	c.buf.Release()
+	return errors.Join(c.Conn.Close(), <-c.of.served)
+}
+
+func (e *easy) accept() {
+	for {
+		c, err := e.l.Accept(e.ctx)
+		if err != nil {
+			return
+		}
+		go func() { e.served <- errors.Join(e.serve(c), c.Close()) }()
+	}
+}
+
+// serve sends the start of each message back, and the token for an empty one.
+func (e *easy) serve(c *rdma.Conn) error {
+	for {
+		m, err := c.Recv(e.ctx)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case len(m.Bytes()) == 0:
+			err = e.share(c)
+		default:
+			err = c.Send(e.ctx, m.Bytes()[:smallSize])
+		}
+		m.Release()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *easy) share(c *rdma.Conn) error {
 	s, err := c.Share(e.ctx, e.region, rdma.CanRead|rdma.CanWrite)
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
 	}
 	token, err := s.Token().MarshalBinary()
 	if err != nil {
-		return errors.Join(err, c.Close())
-	}
-	if err := c.Send(e.ctx, token); err != nil {
-		return errors.Join(err, c.Close())
-	}
-	for {
-		m, err := c.Recv(e.ctx)
-		if err == io.EOF {
-			return c.Close()
-		}
-		if err != nil {
-			return errors.Join(err, c.Close())
-		}
-		err = c.Send(e.ctx, m.Bytes()[:smallSize])
-		m.Release()
-		if err != nil {
-			return errors.Join(err, c.Close())
-		}
-	}
-}
-
-func (e *easy) read() error  { return e.client.ReadBuffer(e.ctx, e.buf, e.token, 0) }
-func (e *easy) write() error { return e.client.WriteBuffer(e.ctx, e.buf, e.token, 0) }
-func (e *easy) small() error { return e.echo(smallSize) }
-func (e *easy) large() error { return e.echo(largeSize) }
-
-func (e *easy) echo(n int) error {
-	if err := e.client.Send(e.ctx, e.data[:n]); err != nil {
 		return err
 	}
-	m, err := e.client.Recv(e.ctx)
-	if err != nil {
-		return err
-	}
-	m.Release()
-	return nil
-}
-
-func (e *easy) close() error {
-	e.buf.Release()
-	return errors.Join(e.client.Close(), <-e.served, e.region.Close(), e.l.Close())
+	return c.Send(e.ctx, token)
 }

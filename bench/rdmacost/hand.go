@@ -4,51 +4,79 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync"
 
+	"github.com/goverbs/goverbs/bench/measure"
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// hand does the work with package cm, without flow control: each side knows what the other does.
-type hand struct {
-	ctx            context.Context
-	l              *cm.Listener
-	client, server *side
-	shared         *uverbs.MR
-	addr           uint64
-	rkey           uint32
-	data           []byte
-	served         chan error
-}
-
 const slots = 4
 
-// A side is one end of the connection.
+// A side is one end of a connection, with package cm, without flow control: each side knows what the other does.
 type side struct {
-	conn  *cm.Conn
-	recvs *uverbs.MR // slots for receives of size bytes
-	sends *uverbs.MR
-	size  int
-	sent  int
+	ctx    context.Context
+	conn   *cm.Conn
+	recvs  *uverbs.MR // slots for receives of size bytes
+	sends  *uverbs.MR // of most bytes
+	size   int
+	most   int
+	sent   int
+	data   []byte     // of a client
+	served chan error // of a client, the result of the other side
 }
 
-func newHand(ctx context.Context, addr string) (*hand, error) {
-	h := &hand{ctx: ctx, data: make([]byte, largeSize), served: make(chan error, 1), server: &side{size: largeSize},
-		client: &side{size: smallSize}}
-	var err error
-	if h.l, err = cm.Listen(addr+":0", &cm.ListenOptions{Options: cm.Options{
-		QP: uverbs.QPConfig{MaxInline: smallSize}, Prepare: h.share, Setup: h.server.setUp}}); err != nil {
+// hand listens for connections whose client sends messages of up to size bytes.
+type hand struct {
+	ctx    context.Context
+	l      *cm.Listener
+	size   int
+	sides  sync.Map // by connection
+	shared *uverbs.MR
+	served chan error
+}
+
+func newHand(ctx context.Context, addr string) (*measure.Level, error) {
+	large, small := &hand{ctx: ctx, size: largeSize}, &hand{ctx: ctx, size: smallSize}
+	if err := errors.Join(large.listen(addr), small.listen(addr)); err != nil {
 		return nil, err
 	}
-	go func() { h.served <- h.serve() }()
-	h.client.conn, err = cm.Dial(ctx, h.l.Addr().String(), &cm.Options{
-		QP: uverbs.QPConfig{MaxInline: smallSize}, Setup: h.client.setUp})
+	client, err := large.dial()
 	if err != nil {
 		return nil, err
 	}
-	b := h.client.conn.PrivateData()
-	h.addr, h.rkey = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
-	return h, nil
+	b := client.conn.PrivateData()
+	at, rkey := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
+	data := client.sends.SGE(0, smallSize)
+	return &measure.Level{
+		Conn:  client,
+		Dial:  func() (measure.Conn, error) { return small.dial() },
+		Read:  func() error { return client.wait(client.conn.PostRead(0, uverbs.Signaled, at, rkey, data)) },
+		Write: func() error { return client.wait(client.conn.PostWrite(0, uverbs.Signaled, at, rkey, data)) },
+		Close: func() error { return errors.Join(large.shared.Close(), large.l.Close(), small.l.Close()) },
+	}, nil
+}
+
+func (h *hand) listen(addr string) (err error) {
+	h.served = make(chan error)
+	o := &cm.ListenOptions{Options: cm.Options{QP: uverbs.QPConfig{MaxInline: smallSize}, Setup: func(c *cm.Conn) error {
+		s := &side{ctx: h.ctx, size: h.size, most: smallSize}
+		h.sides.Store(c, s)
+		return s.setUp(c)
+	}}}
+	if h.size == largeSize {
+		o.Prepare = h.share
+	}
+	if h.l, err = cm.Listen(addr+":0", o); err == nil {
+		go h.accept()
+	}
+	return err
+}
+
+func (h *hand) dial() (*side, error) {
+	s := &side{ctx: h.ctx, size: smallSize, most: h.size, data: make([]byte, h.size), served: h.served}
+	_, err := cm.Dial(h.ctx, h.l.Addr().String(), &cm.Options{QP: uverbs.QPConfig{MaxInline: smallSize}, Setup: s.setUp})
+	return s, err
 }
 
 // share tells the client where it may read and write.
@@ -61,12 +89,23 @@ func (h *hand) share(c *cm.Conn, _ *uverbs.QPConfig) (err error) {
 	return nil
 }
 
+func (h *hand) accept() {
+	for {
+		c, err := h.l.Accept(h.ctx)
+		if err != nil {
+			return
+		}
+		s, _ := h.sides.LoadAndDelete(c)
+		go func() { h.served <- errors.Join(s.(*side).serve(), s.(*side).close()) }()
+	}
+}
+
 func (s *side) setUp(c *cm.Conn) (err error) {
 	s.conn = c
 	if s.recvs, err = c.AllocMsgs(slots * s.size); err != nil {
 		return err
 	}
-	if s.sends, err = c.AllocMsgs(largeSize); err != nil {
+	if s.sends, err = c.AllocMsgs(s.most); err != nil {
 		return err
 	}
 	for i := range slots {
@@ -79,8 +118,16 @@ func (s *side) setUp(c *cm.Conn) (err error) {
 
 func (s *side) post(i uint64) error { return s.conn.PostRecv(i, s.recvs.SGE(int(i)*s.size, s.size)) }
 
+// wait waits for the completion of a send that has been posted.
+func (s *side) wait(err error) error {
+	if err == nil {
+		_, err = s.conn.SendComp(s.ctx)
+	}
+	return err
+}
+
 // send sends b, and takes the completions of earlier sends.
-func (s *side) send(ctx context.Context, b []byte) error {
+func (s *side) send(b []byte) error {
 	var flags uverbs.SendFlags
 	if s.sent++; s.sent%8 == 0 || len(b) > smallSize {
 		flags = uverbs.Signaled
@@ -92,76 +139,51 @@ func (s *side) send(ctx context.Context, b []byte) error {
 		copy(s.sends.Bytes(), b)
 		err = s.conn.PostSend(0, flags, s.sends.SGE(0, len(b)))
 	}
-	if err == nil && flags != 0 {
-		_, err = s.conn.SendComp(ctx)
+	if flags == 0 {
+		return err
 	}
-	return err
+	return s.wait(err)
 }
 
 // recv receives a message and returns its slot.
-func (s *side) recv(ctx context.Context) (uint64, []byte, error) {
-	wc, err := s.conn.RecvComp(ctx)
+func (s *side) recv() (uint64, []byte, error) {
+	wc, err := s.conn.RecvComp(s.ctx)
 	if err != nil {
 		return 0, nil, err
 	}
 	return wc.WRID, s.recvs.Bytes()[int(wc.WRID)*s.size:][:wc.ByteLen], nil
 }
 
-func (h *hand) serve() error {
-	if _, err := h.l.Accept(h.ctx); err != nil {
-		return err
-	}
+// serve sends the start of each message back.
+func (s *side) serve() error {
 	for {
-		i, b, err := h.server.recv(h.ctx)
+		i, b, err := s.recv()
 		if errors.Is(err, cm.ErrDisconnected) {
-			return h.server.close()
+			return nil
 		}
 		if err == nil {
-			err = h.server.send(h.ctx, b[:smallSize])
+			err = s.send(b[:smallSize])
 		}
 		if err == nil {
-			err = h.server.post(i)
+			err = s.post(i)
 		}
 		if err != nil {
-			return errors.Join(err, h.server.close())
+			return err
 		}
 	}
 }
 
-func (h *hand) read() error {
-	err := h.client.conn.PostRead(0, uverbs.Signaled, h.addr, h.rkey, h.client.sends.SGE(0, smallSize))
-	if err == nil {
-		_, err = h.client.conn.SendComp(h.ctx)
-	}
-	return err
-}
+func (s *side) Send(n int) error { return s.send(s.data[:n]) }
 
-func (h *hand) write() error {
-	err := h.client.conn.PostWrite(0, uverbs.Signaled, h.addr, h.rkey, h.client.sends.SGE(0, smallSize))
-	if err == nil {
-		_, err = h.client.conn.SendComp(h.ctx)
-	}
-	return err
-}
-
-func (h *hand) small() error { return h.echo(smallSize) }
-func (h *hand) large() error { return h.echo(largeSize) }
-
-func (h *hand) echo(n int) error {
-	if err := h.client.send(h.ctx, h.data[:n]); err != nil {
-		return err
-	}
-	i, _, err := h.client.recv(h.ctx)
+func (s *side) Recv() error {
+	i, _, err := s.recv()
 	if err != nil {
 		return err
 	}
-	return h.client.post(i)
+	return s.post(i)
 }
 
-func (s *side) close() error {
-	return errors.Join(s.conn.Close(), s.recvs.Close(), s.sends.Close())
-}
+func (s *side) close() error { return errors.Join(s.conn.Close(), s.recvs.Close(), s.sends.Close()) }
 
-func (h *hand) close() error {
-	return errors.Join(h.client.close(), <-h.served, h.shared.Close(), h.l.Close())
-}
+// Close waits until the other side has closed, too.
+func (s *side) Close() error { return errors.Join(s.close(), <-s.served) }

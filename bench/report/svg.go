@@ -27,6 +27,8 @@ text { font: 12px "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-se
 .b { fill: #d55e00 } .line.b, .spread.b { stroke: #d55e00 }
 .c { fill: #8c959f } .line.c, .spread.c { stroke: #8c959f }
 .d { fill: #7fb8d8 } .spread.d { stroke: #7fb8d8 }
+.e { fill: #009e73 } .spread.e { stroke: #009e73 }
+.f { fill: #cc79a7 } .spread.f { stroke: #cc79a7 }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc }
 .muted { fill: #9198a1 }
@@ -37,14 +39,16 @@ text { fill: #f0f6fc }
 .b { fill: #f0883e } .line.b, .spread.b { stroke: #f0883e }
 .c { fill: #7d8590 } .line.c, .spread.c { stroke: #7d8590 }
 .d { fill: #1f6497 } .spread.d { stroke: #1f6497 }
+.e { fill: #2fbf95 } .spread.e { stroke: #2fbf95 }
+.f { fill: #d99abf } .spread.f { stroke: #d99abf }
 }
 .line { fill: none }
 </style>
 `
 
 // classes are the colors of programs.
-var classes = map[string]string{results.Go: "a", results.C: "b", results.Cgo: "c", results.TCP: "c", results.CM: "d",
-	results.Fabric: "c"}
+var classes = map[string]string{results.Go: "a", results.C: "b", results.Cgo: "c", results.TCP: "e", results.CM: "d",
+	results.Fabric: "f"}
 
 // measures of all charts
 const (

@@ -174,9 +174,13 @@ func (r *Run) messageCharts(place string) []Chart {
 		return s.short()
 	}
 	charts := barChart(c, all, row, Bars{Name: Go, Label: "Go, package rdma"}, Bars{Name: CM, Label: "Go, package cm"},
-		Bars{Name: C, Label: "C, librdmacm"}, Bars{Name: Fabric, Label: "C, libfabric"})
-	if len(charts) == 1 && all[0].Unit == "us" {
-		charts[0].X, charts[0].LogX = unit(place, "us")+", on a logarithmic axis", true
+		Bars{Name: C, Label: "C, librdmacm"}, Bars{Name: Cgo, Label: "Go that calls C (cgo)"},
+		Bars{Name: TCP, Label: "Go, TCP"}, Bars{Name: Fabric, Label: "C, libfabric"})
+	if len(charts) == 0 {
+		return nil
+	}
+	charts[0].X, charts[0].LogX = unit(place, all[0].Unit)+", on a logarithmic axis", true
+	if all[0].Unit == "us" {
 		charts[0].Subtitle += "; each bar ends at the median of all messages, its line at p99"
 		r.addTails(&charts[0], place, all)
 	}

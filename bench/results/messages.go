@@ -10,7 +10,16 @@ var operations = []struct{ figure, what string }{
 	{"large", "message of 1 MiB into a receive of 1 MiB, and an echo of 64 bytes"},
 	{"offered", "message of 1 MiB that rdma offers and reads, and an echo of 64 bytes"},
 	{"churned", "message of 64 bytes and its echo, beside a busy garbage collector"},
+	{"many", "message of 64 bytes and its echo, on 100 connections at once"},
+	{connect, "connect and close both ends"},
 }
+
+const connect = "connect"
+
+const aboutCgo = `cgo is a Go program that calls librdmacm: each post and each wait is a call of C, with the functions
+of messages.c (` + "`bench/cgo/messages`" + `), and a wait blocks its thread. TCP is package net. Both ends of its
+connections have the device's address, so that its packets stay in the kernel: no adapter does its work, but none of
+it is emulated.`
 
 const aboutFabric = `The C program uses libfabric with its provider verbs
 (` + "`testbed/speed/testdata/fabric.c`" + `) and sleeps in fi_cq_sread. libfabric has connected endpoints
@@ -56,35 +65,46 @@ func (p *page) messages(place string) {
 	p.rows([]string{"operation", "", "rdma", "cm", C, "rdma to cm", "rdma to C", "cm to C"}, rows)
 }
 
-// fabric prints the same costs beside those of libfabric, if it was measured.
-func (p *page) fabric(place string) {
+// A besides describes a table of the same costs beside those of two others. Its last column is the ratio of a pair.
+type besides struct {
+	title, about string
+	others, pair [2]string
+}
+
+var (
+	besideCgo    = besides{"cgo and TCP", aboutCgo, [2]string{Cgo, TCP}, [2]string{CM, Cgo}}
+	besideFabric = besides{"libfabric", aboutFabric, [2]string{Fabric, FabricRDM}, [2]string{Fabric, C}}
+)
+
+// beside prints such a table, if the others were measured.
+func (p *page) beside(place string, t besides) {
+	a, b := t.others[0], t.others[1]
 	var rows [][]string
 	unitOf := ""
 	for _, o := range operations {
 		for _, q := range percentiles {
 			for _, s := range p.run.Of(place, MessagesTest, o.figure+q.suffix) {
-				if len(s.Values[Fabric])+len(s.Values[FabricRDM]) == 0 {
+				if len(s.Values[a])+len(s.Values[b]) == 0 {
 					continue
 				}
 				unitOf = s.Unit
-				rows = append(rows, []string{o.what, q.what, number(s, Go), number(s, Fabric), number(s, FabricRDM),
-					s.ratioOf(Go, Fabric), s.ratioOf(Go, FabricRDM), s.ratioOf(Fabric, C)})
+				rows = append(rows, []string{o.what, q.what, number(s, Go), number(s, a), number(s, b), s.ratioOf(Go, a),
+					s.ratioOf(Go, b), s.ratioOf(t.pair[0], t.pair[1])})
 			}
 		}
 	}
 	if len(rows) == 0 {
 		return
 	}
-	p.printf("#### %s, beside libfabric, %s\n\n%s\n\n", ofMessages, unit(place, unitOf), aboutFabric)
-	p.rows([]string{"operation", "", "rdma", Fabric, FabricRDM, "rdma to libfabric", "rdma to libfabric RDM",
-		"libfabric to C"}, rows)
+	p.printf("#### %s, beside %s, %s\n\n%s\n\n", ofMessages, t.title, unit(place, unitOf), t.about)
+	p.rows([]string{"operation", "", "rdma", a, b, "rdma to " + a, "rdma to " + b, t.pair[0] + " to " + t.pair[1]}, rows)
 }
 
 // churned prints how much longer messages take beside a churned heap.
 func (p *page) churned(place string) {
 	var rows [][]string
 	whose, head := []string{Go, CM, C}, []string{"percentile", "rdma", "cm", C}
-	for _, who := range []string{Fabric, FabricRDM} {
+	for _, who := range []string{Cgo, TCP, Fabric, FabricRDM} {
 		for _, s := range p.run.Of(place, MessagesTest, "churned.p50") {
 			if len(s.Values[who]) > 0 {
 				whose, head = append(whose, who), append(head, who)

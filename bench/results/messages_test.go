@@ -73,6 +73,48 @@ func TestFabric(t *testing.T) {
 	}
 }
 
+// Cgo and TCP are beside the others where they were measured, and in a sentence each.
+func TestBesideCgo(t *testing.T) {
+	r := &Run{Places: []Place{{Name: "instructions"}, {Name: MessageInstructions}}}
+	r.Add(Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}, Go, 100)
+	r.Add(Series{Place: "instructions", Test: "requests", Figure: "write", At: 1}, Cgo, 500)
+	r.Add(Series{Place: "instructions", Test: "requests", Figure: "recv", At: 1}, Go, 100)
+	r.Add(Series{Place: "instructions", Test: "requests", Figure: "recv", At: 1}, Cgo, 250)
+	for figure, values := range map[string]map[string]float64{
+		"read":    {Go: 4000, CM: 3000, C: 2000, Cgo: 2500},
+		"small":   {Go: 8000, CM: 7000, C: 8000, Cgo: 10000, TCP: 16000},
+		"connect": {Go: 9000, CM: 8000, C: 3000, TCP: 1000},
+		"many":    {Go: 4000, CM: 3000, C: 2000},
+	} {
+		for who, v := range values {
+			r.Add(Series{Place: MessageInstructions, Test: MessagesTest, Figure: figure, At: 64, Unit: "ns"}, who, v)
+		}
+	}
+	page := r.Page()
+	for _, want := range []string{
+		"- goverbs takes **fewer than cgo** for posting and polling (0.30; 0.20 to 0.40), message of 64 bytes and its echo" +
+			" (0.80), and **more than cgo** for READ of 64 bytes (1.60).\n",
+		"- goverbs takes **fewer than TCP** for message of 64 bytes and its echo (0.50), and **more than TCP** for" +
+			" connect and close both ends (9.00).\n",
+		"#### Messages, READ and WRITE, beside cgo and TCP, instructions\n",
+		"| operation |  | rdma | cgo | TCP | rdma to cgo | rdma to TCP | cm to cgo |",
+		"| READ of 64 bytes |  | 4000 | 2500 |  | 1.60 |  | 1.20 |",
+		"| message of 64 bytes and its echo |  | 8000 | 10000 | 16000 | 0.80 | 0.50 | 0.70 |",
+		"| connect | instructions on a software ConnectX | 3.00 | 0 of 1 | 3.00: connect and close both ends |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if n := strings.Count(page, "| message of 64 bytes and its echo, on 100 connections at once |"); n != 1 {
+		t.Errorf("%d rows of a figure that neither cgo nor TCP has, in\n%s", n, page)
+	}
+	charts := r.messageCharts(MessageInstructions)
+	if len(charts) != 1 || len(charts[0].Bars) != 5 || charts[0].Bars[3].Name != Cgo || charts[0].Bars[4].Name != TCP {
+		t.Errorf("charts %v", charts)
+	}
+}
+
 // The chart shows the 99th percentile beside the median, which may say the opposite.
 func TestMessageTails(t *testing.T) {
 	r := &Run{Places: []Place{{Name: Messages}, {Name: MessageInstructions}}}
@@ -94,7 +136,7 @@ func TestMessageTails(t *testing.T) {
 			t.Errorf("the tails of %s are %v", b.Name, b.Tails)
 		}
 	}
-	if c := r.messageCharts(MessageInstructions)[0]; c.LogX || len(c.Bars[0].Tails) != 0 {
+	if c := r.messageCharts(MessageInstructions)[0]; !c.LogX || len(c.Bars[0].Tails) != 0 {
 		t.Errorf("instructions have no tail: %+v", c)
 	}
 }

@@ -47,9 +47,12 @@ explains the results, and how to make programs fast.
 
 `
 
-const costs = `## Summary
+const aboutVerdicts = `Instructions of the process on a software ConnectX, with its system calls, divided by those of
+the alternative in the same round (median, and of requests also the range):
 
-A cost is the time, the instructions or the memory that Go needs, divided by what C needs in the
+`
+
+const costs = `A cost is the time, the instructions or the memory that Go needs, divided by what C needs in the
 same round. For rates it is C's rate divided by Go's. **Below 1 Go is better.** A figure is as good
 as C's if its cost is at most 1.00, rounded, within the spread of the rounds.
 
@@ -72,8 +75,16 @@ itself.
 
 `
 
-// summary prints the table of costs and its chart.
+// summary prints when Go is better than what else might be used, the table of costs and its chart.
 func (p *page) summary() {
+	p.printf("## Summary\n\n")
+	if all := p.run.verdicts(); len(all) > 0 {
+		p.printf("%s", aboutVerdicts)
+		for _, v := range all {
+			p.printf("- %s\n", v)
+		}
+		p.printf("\n")
+	}
 	p.printf("%s", costs)
 	for _, c := range p.run.costs() {
 		p.printf("%s\n\n", image(c))
@@ -186,7 +197,8 @@ func (p *page) place(place Place) {
 	p.memory(place.Name)
 	p.rstream(place.Name)
 	p.messages(place.Name)
-	p.fabric(place.Name)
+	p.beside(place.Name, besideCgo)
+	p.beside(place.Name, besideFabric)
 	p.churned(place.Name)
 }
 

@@ -15,7 +15,7 @@ const (
 	Go  = "Go"
 	C   = "C"
 	Cgo = "cgo"
-	TCP = "TCP" // the C program on sockets
+	TCP = "TCP" // the C program on sockets; of MessagesTest, Go's package net
 	CM  = "cm"  // package cm, where Go is package rdma
 
 	Fabric    = "libfabric"     // with connected endpoints (FI_EP_MSG), where Go is package rdma

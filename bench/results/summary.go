@@ -31,10 +31,10 @@ var kinds = []kind{
 	}},
 	{"waits, many idle queues", func(s Series) bool { return s.Test == IdleQueues }},
 	{"other options of perftest", func(s Series) bool { return strings.Contains(s.Test, " -") && s.main() }},
-	{"messages, READ, WRITE", func(s Series) bool { return s.Test == MessagesTest }},
+	{"messages, READ, WRITE", func(s Series) bool { return s.Test == MessagesTest && !s.connects() }},
 	{"rsockets", func(s Series) bool { return s.Test == RsocketTest }},
 	{"create and destroy objects", func(s Series) bool { return s.Test == "objects" }},
-	{"connect", func(s Series) bool { return s.Test == "cmtime" }},
+	{"connect", func(s Series) bool { return s.Test == "cmtime" || s.connects() }},
 }
 
 // plain matches tests without options.
@@ -44,6 +44,12 @@ func plain(suffix, figure string) func(Series) bool {
 
 // main reports whether a figure of perftest is the one that stands for its test.
 func (s Series) main() bool { return s.Figure == "typical" || s.Figure == "rate" }
+
+// connects reports whether a figure of MessagesTest is about connections.
+func (s Series) connects() bool {
+	figure, _ := percentileOf(s.Figure)
+	return s.Test == MessagesTest && figure == connect
+}
 
 func kindOf(s Series) string {
 	for _, k := range kinds {
@@ -130,4 +136,55 @@ func (r *Run) summary() (rows [][]string) {
 		return nil
 	}
 	return append(rows, all.row("**all**", ""))
+}
+
+// verdicts returns a sentence for each alternative to Go: where Go takes fewer instructions, and where more.
+func (r *Run) verdicts() (all []string) {
+	for _, who := range []string{Cgo, C, TCP} {
+		var less, more []string
+		add := func(what string, series []Series) {
+			var ratios []float64
+			for _, s := range series {
+				if ratio, err := s.Ratio(Go, who); err == nil {
+					ratios = append(ratios, ratio.Median)
+				}
+			}
+			if len(ratios) == 0 {
+				return
+			}
+			median := Quantile(ratios, 0.5)
+			text := fmt.Sprintf("%s (%.2f", what, median)
+			if len(ratios) > 1 {
+				text += fmt.Sprintf("; %.2f to %.2f", slices.Min(ratios), slices.Max(ratios))
+			}
+			text += ")"
+			if median <= 1 {
+				less = append(less, text)
+			} else {
+				more = append(more, text)
+			}
+		}
+		add("posting and polling", slices.DeleteFunc(r.Of(counted, "requests", ""), func(s Series) bool { return s.At != 1 }))
+		for _, o := range operations {
+			add(o.what, r.Of(MessageInstructions, MessagesTest, o.figure))
+		}
+		if len(less)+len(more) > 0 {
+			all = append(all, verdict(who, less, more))
+		}
+	}
+	return all
+}
+
+func verdict(who string, less, more []string) string {
+	text := "goverbs takes"
+	if len(less) > 0 {
+		text += fmt.Sprintf(" **fewer than %s** for %s", who, strings.Join(less, ", "))
+	}
+	if len(less) > 0 && len(more) > 0 {
+		text += ", and"
+	}
+	if len(more) > 0 {
+		text += fmt.Sprintf(" **more than %s** for %s", who, strings.Join(more, ", "))
+	}
+	return text + "."
 }

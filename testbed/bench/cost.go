@@ -138,8 +138,12 @@ func (b *bench) requestsOf(ctx context.Context, m *machine, place string, n int)
 		results.C:  unlimited(inC, m.device, strconv.Itoa(n), rounds),
 	}
 	if n == 1 {
-		if programs[results.Cgo], err = b.cgo(ctx, m); err != nil {
+		cgo, err := b.cgo(ctx, m, ".")
+		if err != nil {
 			return err
+		}
+		if cgo != "" {
+			programs[results.Cgo] = []string{cgo, m.device}
 		}
 	}
 	if err := b.costs(ctx, m, results.Series{Place: place, Test: "requests", At: n}, programs); err != nil {
@@ -229,31 +233,29 @@ func (b *bench) memory(ctx context.Context, m *machine, place string) error {
 	return nil
 }
 
-// cgo builds the program that calls libibverbs from Go. It returns nil if there is no C
-// compiler.
-func (b *bench) cgo(ctx context.Context, m *machine) ([]string, error) {
+// cgo builds a program of bench/cgo and installs it. It returns "" if there is no C compiler.
+func (b *bench) cgo(ctx context.Context, m *machine, pkg string) (string, error) {
 	if _, ok := m.client.(guest); !ok {
-		return nil, nil // it would need the hosts' libraries on this machine
+		return "", nil // it would need the hosts' libraries on this machine
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		b.logf("there is no gcc, and so no comparison with cgo")
-		return nil, nil
+		return "", nil
 	}
 	f, err := rootFlags(ctx, b.dir)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	program := filepath.Join(b.dir, "cgocost")
+	program := filepath.Join(b.dir, "cgo")
 	env := []string{
 		"CGO_ENABLED=1",
 		"CGO_CFLAGS=-O2 " + strings.Join(f.compile, " "),
 		"CGO_LDFLAGS=" + strings.Join(f.link, " "),
 	}
-	if _, err := local(ctx, env, "go", "build", "-C", "../bench/cgo", "-buildvcs=false", "-o", program, "."); err != nil {
-		return nil, err
+	if _, err := local(ctx, env, "go", "build", "-C", "../bench/cgo", "-buildvcs=false", "-o", program, pkg); err != nil {
+		return "", err
 	}
-	path, err := m.client.install(ctx, program)
-	return []string{path, m.device}, err
+	return m.client.install(ctx, program)
 }
 
 // A line of Go's benchmark output, and a value in it.

@@ -29,6 +29,9 @@ func (b *bench) onMessages(ctx context.Context) error {
 				results.CM: {p.ours, "-addr", m.address, "-level", "cm", "-tail", n},
 				results.C:  {p.inC, m.address, "tail", n},
 
+				results.Cgo: {p.cgo, "-addr", m.address, "-tail", n},
+				results.TCP: {p.ours, "-addr", m.address, "-level", "tcp", "-tail", n},
+
 				results.Fabric:    {p.fabric, m.address, "tail", n},
 				results.FabricRDM: {p.fabric, m.address, "tail", n, "rdm"},
 			}
@@ -61,6 +64,9 @@ func (b *bench) messageCost(ctx context.Context) error {
 					results.Go: {p.ours, "-addr", m.address, "-rounds", costRounds}, // cm's figures too
 					results.C:  {p.inC, m.address, "cost", costRounds},
 
+					results.Cgo: {p.cgo, "-addr", m.address, "-rounds", costRounds},
+					results.TCP: {p.ours, "-addr", m.address, "-level", "tcp", "-rounds", costRounds},
+
 					results.Fabric:    {p.fabric, m.address, "cost", costRounds},
 					results.FabricRDM: {p.fabric, m.address, "cost", costRounds, "rdm"},
 				}
@@ -69,8 +75,9 @@ func (b *bench) messageCost(ctx context.Context) error {
 	})
 }
 
-// programs are bench/rdmacost, which uses the packages rdma and cm, and its counterparts on librdmacm and on libfabric.
-type programs struct{ ours, inC, fabric string }
+// programs are bench/rdmacost, which uses the packages rdma, cm and net, and its counterparts in C on librdmacm and on
+// libfabric, and on librdmacm through cgo, which may be "".
+type programs struct{ ours, inC, fabric, cgo string }
 
 // messagesOf runs commands in turn, in an order that changes.
 func (b *bench) messagesOf(ctx context.Context, m *machine, place, unit string,
@@ -88,7 +95,14 @@ func (b *bench) messagesOf(ctx context.Context, m *machine, place, unit string,
 	if err != nil {
 		return err
 	}
-	all := commands(programs{ours[1], inC, onFabric})
+	onCgo, err := b.cgo(ctx, m, "./messages")
+	if err != nil {
+		return err
+	}
+	all := commands(programs{ours[1], inC, onFabric, onCgo})
+	if c := all[results.Cgo]; len(c) > 0 && c[0] == "" {
+		delete(all, results.Cgo)
+	}
 	for round := range b.rounds {
 		names, found, err := b.messageRound(ctx, m, place, round, all)
 		if err != nil {
@@ -104,11 +118,11 @@ func (b *bench) messagesOf(ctx context.Context, m *machine, place, unit string,
 }
 
 // messageRound runs each command once. It returns the names of the figures of rdma, and the figures of each program.
-// Programs with libfabric that fail are removed from the commands: the others are compared without them.
+// Programs of others that fail are removed from the commands: the rest is compared without them.
 func (b *bench) messageRound(ctx context.Context, m *machine, place string, round int,
 	commands map[string][]string) (names []string, found map[string]map[string]float64, err error) {
 	found = map[string]map[string]float64{}
-	for _, who := range order(round, append([]string{results.Go, results.CM, results.C}, onLibfabric...)...) {
+	for _, who := range order(round, append([]string{results.Go, results.CM, results.C}, others...)...) {
 		if commands[who] == nil {
 			continue
 		}
@@ -118,7 +132,7 @@ func (b *bench) messageRound(ctx context.Context, m *machine, place string, roun
 			n, found[who], err = named(out)
 		}
 		switch {
-		case err != nil && slices.Contains(onLibfabric, who):
+		case err != nil && slices.Contains(others, who):
 			b.fail(place, fmt.Sprintf("%s, round %d", who, round+1), err)
 			delete(commands, who)
 			delete(found, who)
@@ -131,8 +145,8 @@ func (b *bench) messageRound(ctx context.Context, m *machine, place string, roun
 	return names, found, nil
 }
 
-// onLibfabric are the programs that use libfabric.
-var onLibfabric = []string{results.Fabric, results.FabricRDM}
+// others are what a Go program might use instead, beside C on librdmacm.
+var others = []string{results.Cgo, results.TCP, results.Fabric, results.FabricRDM}
 
 // order returns the programs, beginning with another one in each round.
 func order(round int, who ...string) []string {
@@ -160,7 +174,7 @@ func split(found map[string]map[string]float64) {
 		found[results.Go][plain] = v
 		found[results.CM][plain] = found[results.Go][plain+ofCM]
 		if plain == "offered" {
-			for _, who := range append([]string{results.C}, onLibfabric...) {
+			for _, who := range append([]string{results.C}, others...) {
 				if large, ok := found[who]["large"]; ok {
 					found[who][plain] = large
 				}
@@ -170,7 +184,7 @@ func split(found map[string]map[string]float64) {
 }
 
 // addMessages adds the figures that the programs with rdma, cm and librdmacm have, in the order of their names, and
-// those of libfabric beside them.
+// those of others beside them.
 func (b *bench) addMessages(place, unit string, names []string, found map[string]map[string]float64) error {
 	added := 0
 	for _, name := range names {
@@ -185,7 +199,7 @@ func (b *bench) addMessages(place, unit string, names []string, found map[string
 		b.run.Add(key, results.Go, goes)
 		b.run.Add(key, results.CM, cm)
 		b.run.Add(key, results.C, c)
-		for _, who := range onLibfabric {
+		for _, who := range others {
 			if v, ok := found[who][name]; ok {
 				b.run.Add(key, who, v)
 			}

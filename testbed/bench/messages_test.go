@@ -17,7 +17,7 @@ func messagesIn(t *testing.T, commands map[string][]string, output map[string]st
 	var order []string
 	h := &fake{func(args []string) (string, error) {
 		for who, command := range commands {
-			if strings.HasSuffix(strings.Join(args, " "), strings.Join(command, " ")) {
+			if strings.HasSuffix(strings.Join(args, " "), " "+strings.Join(command, " ")) {
 				order = append(order, who)
 				return output[who], nil
 			}
@@ -86,6 +86,21 @@ func TestMessagesOnLibfabric(t *testing.T) {
 	if f := run.Failures; len(f) != 1 || f[0].Part != "here" || f[0].What != "libfabric RDM, round 1" ||
 		!strings.Contains(f[0].Why, "not a figure") {
 		t.Errorf("failures %v", f)
+	}
+}
+
+// Figures of cgo and TCP are beside the others, which need not have them. A message of 1 MiB is one for both.
+func TestMessagesBeside(t *testing.T) {
+	commands := map[string][]string{results.Go: {"/go"}, results.C: {"/c"}, results.Cgo: {"/cgo"},
+		results.TCP: {"/go", "tcp"}}
+	run, _, err := messagesIn(t, commands, map[string]string{
+		results.Go: "read_rdma 3\nread_cm 2\noffered_rdma 40\noffered_cm 21\n", results.C: "read 1\nlarge 10\n",
+		results.Cgo: "read 4\nlarge 12\n", results.TCP: "large 50\n"})
+	want := []results.Series{ofMessages("read", 3, 2, 1), ofMessages("offered", 40, 21, 10)}
+	want[0].Values[results.Cgo] = []float64{4, 4}
+	want[1].Values[results.Cgo], want[1].Values[results.TCP] = []float64{12, 12}, []float64{50, 50}
+	if d := cmp.Diff(want, run.Series); err != nil || d != "" {
+		t.Error(err, d)
 	}
 }
 

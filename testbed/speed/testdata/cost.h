@@ -1,4 +1,5 @@
 /* What the programs of this directory share. */
+#pragma once
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
+
+/* Messages, and receives for them. */
+#define SMALL 64
+#define LARGE (1 << 20)
+#define SLOTS 4
 
 static inline void must(int ok, const char *what)
 {

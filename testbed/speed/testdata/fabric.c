@@ -289,6 +289,9 @@ static void echo(size_t n)
 static void do_small(void) { echo(SMALL); }
 static void do_large(void) { echo(LARGE); }
 
+static const struct operation operations[] = { { "read", 150, 1, 1, do_read }, { "write", 150, 1, 1, do_write },
+	{ "small", 150, 1, 1, do_small }, { "large", 20, 0, 1, do_large }, { 0 } };
+
 int main(int argc, char **argv)
 {
 	pthread_t t;
@@ -302,9 +305,9 @@ int main(int argc, char **argv)
 	data = allocate(LARGE);
 	t = rdm ? start_rdm(argv[1]) : start(argv[1]);
 	if (argv[2][0] == 'c')
-		cost(n);
+		cost(operations, n);
 	else
-		tail(n);
+		tail(operations, n);
 	send_message(&client, data, 1);
 	pthread_join(t, NULL);
 	return 0;

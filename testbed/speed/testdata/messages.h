@@ -1,32 +1,27 @@
-/* What messages.c and fabric.c share: the measurements of operations that each of them defines. */
+/* What messages.c and fabric.c share: the measurements of operations, as in bench/measure. */
 #include <pthread.h>
 #include "cost.h"
 
-#define SMALL 64
-#define LARGE (1 << 20)
-#define SLOTS 4
 #define PORT "7479"
 #define BLOCKS (1 << 20) /* of SMALL bytes that the churning thread holds */
 #define PER_TICK 128 /* of them that it replaces every millisecond */
 
-static void do_read(void), do_write(void), do_small(void), do_large(void);
-
-static const struct operation { const char *name; int count; void (*run)(void); } operations[] = {
-	{ "read", 150, do_read }, { "write", 150, do_write }, { "small", 150, do_small }, { "large", 20, do_large } };
+/* An operation is run count times in a round of cost, and once for so many of READ, every, in tail, 0 for never. It
+ * has several, of, of what the figure is for. */
+struct operation { const char *name; int count, every, of; void (*run)(void); };
 
 /* cost prints the median CPU time of several rounds. */
-static void cost(int rounds)
+static void cost(const struct operation *o, int rounds)
 {
 	double *all = allocate(rounds * sizeof *all);
-	for (size_t k = 0; k < sizeof operations / sizeof *operations; k++) {
-		const struct operation *o = &operations[k];
+	for (; o->name; o++) {
 		for (int r = 0; r < rounds; r++) {
 			double began;
 			o->run(); /* what follows begins in the same state */
 			began = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 			for (int i = 0; i < o->count; i++)
 				o->run();
-			all[r] = (clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began) / o->count;
+			all[r] = (clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began) / o->count / o->of;
 		}
 		qsort(all, rounds, sizeof *all, compare);
 		printf("%s %.0f\n", o->name, (all[(rounds - 1) / 2] + all[rounds / 2]) / 2);
@@ -34,20 +29,24 @@ static void cost(int rounds)
 	free(all);
 }
 
-/* times prints quantiles of the times of count operations. */
-static void times(const char *name, int count, void (*run)(void))
+/* times prints the quantiles of count times, or of fewer, of which there are enough. */
+static void times(const char *name, int count, const struct operation *o)
 {
-	double *all = allocate(count * sizeof *all);
-	for (int i = 0; i < 100; i++)
-		run();
-	for (int i = 0; i < count; i++) {
+	static const struct { const char *name; double q; int least; } quantiles[] = {
+		{ "p50", 0.5, 1 }, { "p99", 0.99, 100 }, { "p99.9", 0.999, 1000 } };
+	int n = count / o->every ? count / o->every : 1;
+	double *all = allocate(n * sizeof *all);
+	for (int i = 0; i < 100 / o->every || i == 0; i++)
+		o->run();
+	for (int i = 0; i < n; i++) {
 		double began = now();
-		run();
-		all[i] = (now() - began) / 1e3;
+		o->run();
+		all[i] = (now() - began) / 1e3 / o->of;
 	}
-	qsort(all, count, sizeof *all, compare);
-	printf("%s.p50 %.2f\n%s.p99 %.2f\n%s.p99.9 %.2f\n", name, all[count / 2], name, all[(int)(count * 0.99)], name,
-		all[(int)(count * 0.999)]);
+	qsort(all, n, sizeof *all, compare);
+	for (int i = 0; i < 3; i++)
+		if (n >= quantiles[i].least)
+			printf("%s.%s %.2f\n", name, quantiles[i].name, all[(int)(n * quantiles[i].q)]);
 	free(all);
 }
 
@@ -72,17 +71,25 @@ static void *churn(void *blocks)
 	return NULL;
 }
 
-static void tail(int count)
+/* churned measures an operation beside a thread that churns the heap. */
+static void churned(int count, const struct operation *o)
 {
 	struct block **all = allocate(BLOCKS * sizeof *all);
 	pthread_t t;
-	times("read", count, do_read);
-	times("write", count, do_write);
-	times("small", count, do_small);
 	for (int i = 0; i < BLOCKS; i++)
 		must((all[i] = calloc(1, sizeof **all)) != NULL, "malloc");
 	must(!pthread_create(&t, NULL, churn, all), "pthread_create");
-	times("churned", count, do_small);
+	times("churned", count, o);
 	stop = 1;
 	pthread_join(t, NULL);
+}
+
+static void tail(const struct operation *o, int count)
+{
+	for (; o->name; o++) {
+		if (o->every)
+			times(o->name, count, o);
+		if (!strcmp(o->name, "small"))
+			churned(count, o);
+	}
 }

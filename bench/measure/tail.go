@@ -1,59 +1,70 @@
-package main
+package measure
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
 )
 
-// tails prints quantiles of the times of single operations, in microseconds, and at last those of small messages
-// beside a goroutine that churns the heap.
-func tails(l level, count int) error {
-	for _, m := range []struct {
-		name string
-		f    func(level) error
-	}{{"read", level.read}, {"write", level.write}, {"small", level.small}} {
-		if err := times(m.name, l, count, m.f); err != nil {
-			return err
+// tails prints quantiles of the times of single operations, in microseconds, those of small messages also beside a
+// goroutine that churns the heap.
+func tails(w io.Writer, l *Level, count int) error {
+	for _, o := range l.operations() {
+		if o.every == 0 {
+			continue
+		}
+		err := times(w, o.name, count, o)
+		if err == nil && o.name == "small" {
+			err = churned(w, count, o)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
 		}
 	}
+	return nil
+}
+
+func churned(w io.Writer, count int, o operation) error {
 	c := startChurn()
 	before := collections()
-	err := times("churned", l, count, level.small)
+	err := times(w, "churned", count, o)
 	ran := collections() - before
 	c.end()
 	if err == nil && ran == 0 {
-		err = errors.New("churned: no garbage collection ended in this time: measure more operations")
+		err = errors.New("no garbage collection ended beside it: measure more operations")
 	}
-	fmt.Printf("collections %d\n", ran)
+	fmt.Fprintf(w, "collections %d\n", ran)
 	return err
 }
 
-// times prints quantiles of the times of count operations.
-func times(name string, l level, count int, f func(level) error) error {
-	all := make([]time.Duration, 0, count)
-	for range 100 { // pages are touched, the code is in the emulator's cache
-		if err := f(l); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+// times prints the quantiles of count times, or of fewer, of which there are enough.
+func times(w io.Writer, name string, count int, o operation) error {
+	for range max(1, 100/o.every) { // pages are touched, the code is in the emulator's cache
+		if err := o.run(); err != nil {
+			return err
 		}
 	}
-	for range count {
+	all := make([]time.Duration, max(1, count/o.every))
+	for i := range all {
 		began := time.Now()
-		if err := f(l); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := o.run(); err != nil {
+			return err
 		}
-		all = append(all, time.Since(began))
+		all[i] = time.Since(began) / time.Duration(o.of)
 	}
 	slices.Sort(all)
 	for _, q := range []struct {
-		name string
-		q    float64
-	}{{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}} {
-		d := all[int(float64(count)*q.q)]
-		fmt.Printf("%s.%s %.2f\n", name, q.name, float64(d.Nanoseconds())/1e3)
+		name  string
+		q     float64
+		least int
+	}{{"p50", 0.5, 1}, {"p99", 0.99, 100}, {"p99.9", 0.999, 1000}} {
+		if len(all) >= q.least {
+			fmt.Fprintf(w, "%s.%s %.2f\n", name, q.name, float64(all[int(float64(len(all))*q.q)].Nanoseconds())/1e3)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,70 @@
+package measure
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// A fake counts messages. Its echoes collect garbage now and then.
+type fake struct {
+	sent, received int
+	closed         atomic.Int32
+}
+
+func (f *fake) Send(int) error {
+	f.sent++
+	return nil
+}
+
+func (f *fake) Recv() error {
+	if f.received++; f.received%150 == 0 {
+		runtime.GC()
+	}
+	return nil
+}
+
+func (f *fake) Close() error {
+	f.closed.Add(1)
+	return nil
+}
+
+func names(out string) string {
+	var all []string
+	for line := range strings.Lines(out) {
+		name, _, _ := strings.Cut(line, " ")
+		all = append(all, name)
+	}
+	return strings.Join(all, " ")
+}
+
+// Each figure has a line. A quantile of which there are not enough times has none.
+func TestRun(t *testing.T) {
+	for tail, want := range map[int]string{0: "small large connect many",
+		100: "small.p50 small.p99 churned.p50 churned.p99 collections connect.p50 many.p50"} {
+		f, dialed := &fake{}, 0
+		var b strings.Builder
+		err := Run(&b, 2, tail, &Level{Conn: f, Dial: func() (Conn, error) { dialed++; return f, nil },
+			Close: func() error { return nil }})
+		if got := names(b.String()); err != nil || got != want {
+			t.Errorf("tail %d: %q, %v", tail, got, err)
+		}
+		if f.sent == 0 || f.sent != f.received || int(f.closed.Load()) != dialed+1 || dialed <= ManyConns {
+			t.Errorf("tail %d: %d sent, %d received, %d closed, %d dialed", tail, f.sent, f.received, f.closed.Load(), dialed)
+		}
+	}
+}
+
+// The error of an operation ends the run, and names it.
+func TestRunFails(t *testing.T) {
+	f, failure := &fake{}, errors.New("no device")
+	for _, tail := range []int{0, 10} {
+		err := Run(&strings.Builder{}, 1, tail, &Level{Conn: f, Read: func() error { return failure },
+			Close: func() error { return nil }})
+		if !errors.Is(err, failure) || !strings.Contains(err.Error(), "read") {
+			t.Errorf("tail %d: %v", tail, err)
+		}
+	}
+}

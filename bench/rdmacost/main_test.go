@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/bench/measure"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// Every level does all of its work.
+func TestLevels(t *testing.T) {
+	of := map[string][]string{
+		"rdma": {"read ", "write ", "small ", "large ", "connect ", "many "},
+		"cm":   {"read ", "write ", "small ", "large ", "connect ", "many "},
+		"tcp":  {"small ", "large ", "connect ", "many "},
+		"":     {"read_rdma ", "write_cm ", "small_ratio ", "large_cm ", "offered_rdma ", "connect_cm ", "many_rdma "},
+	}
+	for level, want := range of {
+		t.Run(level, func(t *testing.T) {
+			addr := verbstest.New(t).Addr().String()
+			if level == "tcp" {
+				addr = "127.0.0.1"
+			}
+			levels, err := open(t.Context(), addr, level, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			if err := measure.Run(&b, 1, 0, levels...); err != nil {
+				t.Error(err)
+			}
+			for _, name := range want {
+				if !strings.Contains("\n"+b.String(), "\n"+name) {
+					t.Errorf("no %sin\n%s", name, b.String())
+				}
+			}
+		})
+	}
+	if _, err := open(t.Context(), "10.9.0.1", "udp", false); err == nil {
+		t.Error("level udp exists")
+	}
+}
