@@ -34,7 +34,10 @@ var percentiles = []struct{ suffix, what string }{
 const aboutMessages = `Both ends are in one process, and wait for completions asleep. rdma is
 [package rdma](../rdma), cm the same work written by hand on [package cm](../cm), without flow control. C is that on the
 synchronous calls of librdmacm, as in rping (` + "`testbed/speed/testdata/messages.c`" + `). rdma offers a
-message that is longer than EagerSize, and the peer reads it; cm and C receive it like any other.`
+message that is longer than EagerSize, and the peer reads it; cm and C receive it like any other. Echoes on 100
+connections at once are divided by 100: a message is sent on each before the first echo is received, and each server's
+end waits in a goroutine, in C a thread. To connect includes memory for messages: 192 KiB at each end of rdma, and two
+pages of cm and C.`
 
 const ofMessages = "Messages, READ and WRITE"
 

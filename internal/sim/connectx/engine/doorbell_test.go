@@ -210,7 +210,7 @@ func TestSlowBurst(t *testing.T) {
 				w.later(pause)
 				w.do(func() { q.h.Store(q.uar, 0x800+uint32(at)*8, b[at*8:at*8+8]) })
 			}
-			w.later(6 * time.Second)
+			w.later(61 * time.Second)
 			if n, r := len(c.poll()), q.h.takeViolations(); n != v.want || len(r) != v.violations {
 				w.t.Errorf("%d: %d completions, violations %v", i, n, r)
 			}

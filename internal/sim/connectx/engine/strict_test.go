@@ -205,7 +205,7 @@ func TestRules(t *testing.T) {
 			run(t, 2, engine.Config{CQEVersion: 1}, func(w *world) {
 				p := newPair(w, engine.QPAttr{})
 				w.do(func() { x.do(w, p) })
-				w.later(6 * time.Second)
+				w.later(61 * time.Second)
 				var got []engine.Violation
 				for _, h := range w.hosts {
 					got = append(got, h.violations...)
