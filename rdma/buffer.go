@@ -24,21 +24,23 @@ type Buffer struct {
 // memory is a piece of registered memory with its owners: the program, and requests in the send queue.
 type memory struct {
 	bytes []byte // all of it
+	size  int
 	mr    *uverbs.MR
-	off   int // of bytes in mr
+	off   int // in mr
 
 	// state has the generation in the upper half, whether the program owns the memory in bit 31, and
 	// how many requests use it below.
 	state atomic.Uint64
 	n     atomic.Int64 // the length that the program sees
 
-	pool  *pool    // to which it returns, or nil
-	slab  *slab    // of the pool
-	user  *account // that counts it, or nil
-	conn  *Conn    // whose receive it is, or nil
-	slot  int      // of the conn
-	reply bool     // the SEND in it was a reply; belongs to conn.mu
-	next  *memory
+	pool   *pool    // to which it returns, or nil
+	slab   *slab    // of the pool
+	user   *account // that counts it, or nil
+	conn   *Conn    // whose receive it is, or nil
+	slot   int      // of the conn
+	reply  bool     // the SEND in it was a reply; belongs to conn.mu
+	parent *memory  // of which it is a part, or nil
+	next   *memory
 
 	released atomic.Pointer[func()] // ends the watch of a test; nil otherwise
 }
@@ -66,6 +68,8 @@ func (m *memory) giveBack(s uint64) {
 		return
 	}
 	switch {
+	case m.parent != nil:
+		m.partDone()
 	case m.pool != nil:
 		if a := m.user; a != nil {
 			m.user = nil
@@ -75,6 +79,16 @@ func (m *memory) giveBack(s uint64) {
 	case m.conn != nil:
 		m.conn.releaseSlot(m)
 	}
+}
+
+// partDone takes back a part that nothing uses. A part of a receive is not used again: methods of buffers that were
+// released before read its conn.
+func (m *memory) partDone() {
+	parent := m.parent
+	if m.pool != nil {
+		m.pool.putPart(m)
+	}
+	parent.drop()
 }
 
 // owned reports whether the program still owns the buffer.
@@ -146,7 +160,7 @@ func (b Buffer) Cap() int {
 	if !b.owned() {
 		return 0
 	}
-	return len(b.m.bytes)
+	return b.m.size
 }
 
 // SetLen changes the length of the memory, for example to the length of the data in it. It returns
@@ -156,8 +170,8 @@ func (b Buffer) SetLen(n int) error {
 	case !b.owned():
 		b.misused("SetLen")
 		return ErrReleased
-	case n < 0 || n > len(b.m.bytes):
-		return fmt.Errorf("%w: SetLen(%d) of a buffer with room for %d bytes (Buffer.Cap)", ErrBounds, n, len(b.m.bytes))
+	case n < 0 || n > b.m.size:
+		return fmt.Errorf("%w: SetLen(%d) of a buffer with room for %d bytes (Buffer.Cap)", ErrBounds, n, b.m.size)
 	}
 	b.m.n.Store(int64(n))
 	return nil

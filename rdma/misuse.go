@@ -34,8 +34,7 @@ func (c *Conn) watch() {
 // takeMessage is take for the memory of a message. It has a test report a message that is not released.
 func (c *Conn) takeMessage(m *memory, n int) Buffer {
 	if c.watcher != nil {
-		released := c.watcher.Watch("not-released", fmt.Sprintf("a message from %v, received", c.peer))
-		m.released.Store(&released)
+		m.watch(c.watcher, fmt.Sprintf("a message from %v, received", c.peer))
 	}
 	return m.take(n)
 }
@@ -43,8 +42,21 @@ func (c *Conn) takeMessage(m *memory, n int) Buffer {
 // takeBuffer is take for a buffer of the program. It has a test report one that is neither sent nor released.
 func (c *Conn) takeBuffer(m *memory, n int) Buffer {
 	if c.watcher != nil {
-		released := c.watcher.Watch("not-released", fmt.Sprintf("a buffer of %d bytes, allocated", n))
-		m.released.Store(&released)
+		m.watch(c.watcher, fmt.Sprintf("a buffer of %d bytes, allocated", n))
 	}
 	return m.take(n)
+}
+
+// takeSlice is take for a slice of a buffer. It has a test report one that is neither sent nor released.
+func (m *memory) takeSlice(n int) Buffer {
+	if w, ok := machine.Current().(watcher); ok {
+		m.watch(w, fmt.Sprintf("a slice of %d bytes, created", n))
+	}
+	return m.take(n)
+}
+
+// watch has a test report memory that the program, which is about to own it, does not release.
+func (m *memory) watch(w watcher, what string) {
+	released := w.Watch("not-released", what)
+	m.released.Store(&released)
 }

@@ -25,6 +25,7 @@ type pool struct {
 	slabs  map[*slab]struct{}
 	free   [classes]*slab // those with pieces that nothing uses: a list
 	idle   int            // bytes of slabs that nothing uses
+	parts  *memory        // that nothing uses: a list
 	grown  sync.Cond      // a goroutine has registered memory, or has failed to
 	grows  [classes]bool  // a goroutine registers memory for pieces that share an MR
 	busy   sync.WaitGroup // goroutines that register or deregister memory
@@ -201,7 +202,7 @@ func (p *pool) register(class int) (*slab, error) {
 	pieces := make([]memory, len(b)/size)
 	for i := range pieces {
 		m, off := &pieces[i], i*size
-		m.bytes, m.mr, m.off, m.pool, m.slab = b[off:off+size:off+size], mr, off, p, s
+		m.bytes, m.size, m.mr, m.off, m.pool, m.slab = b[off:off+size:off+size], size, mr, off, p, s
 		m.next, s.free = s.free, m
 	}
 	return s, nil
@@ -226,6 +227,26 @@ func (p *pool) put(m *memory) {
 	if p.idle += s.mr.Len(); p.idle > maxIdle && !p.trims {
 		p.startTrimmer()
 	}
+}
+
+// part returns a part that nothing uses.
+func (p *pool) part() *memory {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.parts
+	if x == nil {
+		return &memory{pool: p}
+	}
+	p.parts, x.next = x.next, nil
+	return x
+}
+
+func (p *pool) putPart(x *memory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x.bytes, x.parent, x.mr = nil, nil, nil
+	x.released.Store(nil)
+	x.next, p.parts = p.parts, x
 }
 
 // link adds a slab to those with free pieces. The caller holds p.mu.

@@ -44,7 +44,8 @@ func (c *Conn) allocReceives(n int) error {
 	c.slabs = append(c.slabs, mr)
 	for i := range n {
 		m := &c.slots[c.filled]
-		m.bytes, m.mr, m.off, m.conn, m.slot = slab[i*size:(i+1)*size:(i+1)*size], mr, i*size, c, c.filled
+		m.bytes, m.size, m.mr, m.off = slab[i*size:(i+1)*size:(i+1)*size], size, mr, i*size
+		m.conn, m.slot = c, c.filled
 		c.filled++
 	}
 	return nil

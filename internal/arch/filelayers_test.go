@@ -54,7 +54,7 @@ var fileLayers = map[string][]fileLayer{
 	},
 	"rdma": {
 		{"values: errors, what is on the wire, options", "doc errors wire options hello"},
-		{"the state of a Conn, its memory and its hooks", "state pool buffer misuse hooks"},
+		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
 		{"memory of peers", "region onesided batch"},
 		{"calls", "call cancel"},
