@@ -38,6 +38,8 @@ func TestDeviceNothingAllocated(t *testing.T) {
 	small, large := make([]byte, 64), make([]byte, 100000)
 	buf := must(p.client.Alloc(4096))(t)
 	defer buf.Release()
+	region := rdma.NewRegion(1 << 20)
+	part := func(n int) rdma.Buffer { return must(p.client.BufferOf(region, 0, n))(t) }
 	release := func(m rdma.Message, err error) {
 		check(t, err)
 		m.Release()
@@ -53,6 +55,10 @@ func TestDeviceNothingAllocated(t *testing.T) {
 		"write of a buffer":   func() { check(t, p.client.WriteBuffer(ctx, buf, token, 0)) },
 		"fetch and add":       func() { must(p.client.FetchAdd(ctx, token, 0, 1))(t) },
 		"buffer":              func() { must(p.client.Alloc(100))(t).Release() },
+		"slice":               func() { must(buf.Slice(0, 100))(t).Release() },
+		"region of 2000":      func() { check(t, p.client.SendBuffer(ctx, part(2000))); release(p.client.Recv(ctx)) },
+		"region of 100000":    func() { check(t, p.client.SendBuffer(ctx, part(100000))); release(p.client.Recv(ctx)) },
+		"flush":               func() { check(t, p.client.Flush(ctx)) },
 	} {
 		for range 100 { // until all pools have what they need
 			f()

@@ -23,7 +23,7 @@ type Buffer struct {
 
 // memory is a piece of registered memory with its owners: the program, and requests in the send queue.
 type memory struct {
-	bytes []byte // all of it
+	bytes []byte // all of it; nil for a RegionFunc
 	size  int
 	mr    *uverbs.MR
 	off   int // in mr
@@ -138,10 +138,13 @@ func (b Buffer) disown() bool {
 	}
 }
 
-// Bytes returns the memory, or nil after Release. It must not be used after Release.
+// Bytes returns the memory, or nil after Release and for a [RegionFunc]. It must not be used after Release.
 func (b Buffer) Bytes() []byte {
-	if !b.owned() {
+	switch {
+	case !b.owned():
 		b.misused("Bytes")
+		return nil
+	case b.m.bytes == nil:
 		return nil
 	}
 	return b.m.bytes[:b.m.n.Load():b.m.n.Load()]

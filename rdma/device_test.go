@@ -17,6 +17,8 @@ func TestDevice(t *testing.T) {
 		"HeldReplies": TestHeldReplies, "AllMessagesHeld": TestAllMessagesHeld,
 		"Ends": TestEnds, "UndeliveredCount": TestUndeliveredCount, "ListenDialAccept": TestListenDialAccept,
 		"CloseErrorText": TestCloseErrorText, "SlowSubscriber": TestSlowSubscriber,
+		"Slices": TestSlices, "FanOut": TestFanOut, "RegionBuffers": TestRegionBuffers, "Flush": TestFlush,
+		"FlushChanges": TestFlushChanges, "FlushRace": TestFlushRace,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
 	} {
 		t.Run(name, f)

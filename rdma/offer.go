@@ -177,7 +177,7 @@ func (c *Conn) invalidate() bool {
 			return false
 		}
 		w.state = windowClosing
-		seq, flags := c.next(c.idleWindow(w.kind) == nil) // else, nobody waits for the window yet
+		seq, flags := c.next(c.idleWindow(w.kind) == nil || len(w.flushes) > 0) // else, no call waits for it yet
 		b := c.qp.StartSend()
 		b.LocalInv(seq, flags, w.rkey)
 		if err := b.Submit(); err != nil {

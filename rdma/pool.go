@@ -3,8 +3,10 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +25,13 @@ type pool struct {
 	refs   int // connections; belongs to poolsMu
 	closed bool
 	slabs  map[*slab]struct{}
-	free   [classes]*slab // those with pieces that nothing uses: a list
-	idle   int            // bytes of slabs that nothing uses
-	parts  *memory        // that nothing uses: a list
-	grown  sync.Cond      // a goroutine has registered memory, or has failed to
-	grows  [classes]bool  // a goroutine registers memory for pieces that share an MR
-	busy   sync.WaitGroup // goroutines that register or deregister memory
+	free   [classes]*slab           // those with pieces that nothing uses: a list
+	idle   int                      // bytes of slabs that nothing uses
+	parts  *memory                  // that nothing uses: a list
+	kept   map[*memory]func() error // regions, with what deregisters them
+	grown  sync.Cond                // a goroutine has registered memory, or has failed to
+	grows  [classes]bool            // a goroutine registers memory for pieces that share an MR
+	busy   sync.WaitGroup           // goroutines that register or deregister memory
 
 	trimmer *time.Timer // nil before it is needed
 	trims   bool        // the trimmer runs: much memory is idle
@@ -66,7 +69,7 @@ func openPool(pd *uverbs.PD) *pool {
 	defer poolsMu.Unlock()
 	p := pools[pd]
 	if p == nil {
-		p = &pool{pd: pd, slabs: map[*slab]struct{}{}, every: trimTime}
+		p = &pool{pd: pd, slabs: map[*slab]struct{}{}, kept: map[*memory]func() error{}, every: trimTime}
 		p.grown.L = &p.mu
 		pools[pd] = p
 	}
@@ -96,7 +99,13 @@ func (p *pool) close() error {
 	}
 	p.mu.Unlock()
 	p.busy.Wait()
+	p.mu.Lock()
+	kept := slices.Collect(maps.Values(p.kept))
+	p.mu.Unlock()
 	var errs []error
+	for _, deregister := range kept {
+		errs = append(errs, deregister())
+	}
 	for s := range p.slabs {
 		err := s.mr.Close()
 		if err == nil {

@@ -2,115 +2,21 @@ package rdma
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Rights are what a peer may do with memory that is shared with it.
-type Rights uint8
-
-// The rights of [Conn.Share].
-const (
-	CanRead   Rights = 1 << iota // Read
-	CanWrite                     // Write, WriteImm
-	CanAtomic                    // CompareAndSwap, FetchAdd
-	allRights = CanRead | CanWrite | CanAtomic
-)
-
-// String returns the names of the rights.
-func (r Rights) String() string {
-	var names []string
-	for i, name := range []string{"CanRead", "CanWrite", "CanAtomic"} {
-		if r&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	if other := r &^ allRights; other != 0 || r == 0 {
-		names = append(names, fmt.Sprintf("%#x", uint8(other)))
-	}
-	return strings.Join(names, "|")
-}
-
-func (r Rights) access() (a uverbs.Access) {
-	for _, x := range []struct {
-		right Rights
-		a     uverbs.Access
-	}{{CanRead, uverbs.RemoteRead}, {CanWrite, uverbs.RemoteWrite}, {CanAtomic, uverbs.RemoteAtomic}} {
-		if r&x.right != 0 {
-			a |= x.a
-		}
-	}
-	return a
-}
-
-// A Token names memory that a peer has shared on a connection. It is valid on this connection only. A peer
-// that invents or changes a token cannot reach memory that was not shared with it: its connection
-// ends.
-type Token struct {
-	Addr   uint64
-	Len    uint64 // in bytes
-	Key    uint32
-	Rights Rights
-}
-
-// TokenLen is the length of an encoded Token.
-const TokenLen = 24
-
-// An encoded token has Addr and Len in 8 bytes each, Key in 4, Rights in 1, the version of this format in 1, and 2
-// bytes that are 0, which are for later versions. Numbers are little-endian.
-const tokenVersion = 1
-
-// AppendBinary appends the encoded token, which has TokenLen bytes. It never fails.
-func (t Token) AppendBinary(b []byte) ([]byte, error) {
-	le := binary.LittleEndian
-	b = le.AppendUint64(le.AppendUint64(b, t.Addr), t.Len)
-	return append(le.AppendUint32(b, t.Key), byte(t.Rights), tokenVersion, 0, 0), nil
-}
-
-// MarshalBinary returns the encoded token. It never fails.
-func (t Token) MarshalBinary() ([]byte, error) { return t.AppendBinary(nil) }
-
-// UnmarshalBinary decodes a token. It returns [ErrProtocol] if b is not an encoded token, and [ErrVersion] if it has a
-// later format. It cannot know whether the peer has shared such memory. It leaves out rights that this version does not
-// know.
-func (t *Token) UnmarshalBinary(b []byte) error {
-	if len(b) != TokenLen {
-		return fmt.Errorf("%w: a token of %d bytes: it has %d, as Token.MarshalBinary returns them", ErrProtocol, len(b),
-			TokenLen)
-	}
-	if v := b[21]; v > tokenVersion {
-		return fmt.Errorf("%w: a token of version %d: this side decodes version %d: update it", ErrVersion, v, tokenVersion)
-	}
-	le := binary.LittleEndian
-	u := Token{Addr: le.Uint64(b), Len: le.Uint64(b[8:]), Key: le.Uint32(b[16:]), Rights: Rights(b[20]) & allRights}
-	if b[21] == 0 || u.Len > 1<<62 || u.Addr+u.Len < u.Addr {
-		return fmt.Errorf("%w: no token of version %d: %x", ErrProtocol, tokenVersion, b)
-	}
-	*t = u
-	return nil
-}
-
-// check checks an operation on n bytes at off.
-func (t *Token) check(off, n int, right Rights) error {
-	switch {
-	case off < 0 || n < 0 || uint64(off) > t.Len || uint64(n) > t.Len-uint64(off):
-		return fmt.Errorf("%w: %d bytes at %d of a token for %d bytes", ErrBounds, n, off, t.Len)
-	case t.Rights&right != right:
-		return fmt.Errorf("%w: it has the rights %v, and this needs %v", ErrRights, t.Rights, right)
-	}
-	return nil
-}
-
-// A Region is memory that can be shared with peers. It does not depend on a device: it is registered at a device
-// while it is shared with peers there. Its methods may be called concurrently.
+// A Region is memory of the program that can be shared with peers, and sent, read into and written from without a
+// copy: see [Conn.BufferOf]. It does not depend on a device: it is registered at a device while it is shared with peers
+// there, or from the first BufferOf on. Its methods may be called concurrently.
 type Region struct {
-	b []byte
+	b   []byte // nil for a RegionFunc
+	n   int
+	reg func(*uverbs.PD, uverbs.Access) (*uverbs.MR, error)
 
 	mu     sync.Mutex
 	closed bool
@@ -122,24 +28,38 @@ type Region struct {
 type sharedMR struct {
 	users int // belongs to Region.mu
 
-	mu sync.Mutex // held to register it
+	mu sync.Mutex // held to register it, and to end that for buffers
 	mr *uverbs.MR
+
+	whole *memory // of buffers; nil before the first one, and after forget; belongs to Region.mu
 }
 
 // NewRegion returns a region of n bytes, which are 0. n must be positive, and a multiple of 8 for CanAtomic.
 func NewRegion(n int) *Region { return RegionOf(make([]byte, n)) }
 
-// RegionOf returns a region of the bytes of b. While it is shared, b must not be in memory that the program
-// unmaps.
+// RegionOf returns a region of the bytes of b, which the program must be able to write. Until Close, b must not be in
+// memory that the program unmaps.
 func RegionOf(b []byte) *Region {
-	return &Region{b: b, mrs: map[*uverbs.PD]*sharedMR{}, shares: map[*Share]struct{}{}}
+	r := RegionFunc(len(b), func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) { return pd.RegMR(b, a) })
+	r.b = b
+	return r
+}
+
+// RegionFunc returns a region of n bytes that register registers at a device, with at least the access a: memory on
+// demand ([uverbs.OnDemand]), of a dma-buf ([uverbs.PD.RegDMABuf]) or of a device. register is called when the region
+// is first used at a device, by different goroutines at the same time for different devices. The region closes the MR.
+// [Region.Bytes] and [Buffer.Bytes] return nil.
+func RegionFunc(n int, register func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error)) *Region {
+	return &Region{n: n, reg: register, mrs: map[*uverbs.PD]*sharedMR{}, shares: map[*Share]struct{}{}}
 }
 
 // Bytes returns the memory. Peers that have the rights may read and change it at any time. Their accesses are not
 // atomic, except CompareAndSwap and FetchAdd among each other.
 func (r *Region) Bytes() []byte { return r.b }
 
-// Close revokes all shares of the region: see [Share.Revoke]. After an error it may be called again. It is idempotent.
+// Close revokes all shares of the region, see [Share.Revoke], and deregisters it. When it has returned nil, no device
+// accesses the memory. It returns [uverbs.ErrBusy] if buffers of [Conn.BufferOf] are not released, or are being sent,
+// and BufferOf returns no further ones. After an error it may be called again. It is idempotent.
 func (r *Region) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -152,6 +72,7 @@ func (r *Region) Close() error {
 	for _, s := range shares {
 		errs = append(errs, s.Revoke())
 	}
+	errs = append(errs, r.forgetAll())
 	return errors.Join(errs...)
 }
 
@@ -167,13 +88,22 @@ func (r *Region) register(p *pool) (*uverbs.MR, error) {
 		return s.mr, nil
 	}
 	if err := p.retry(func() (err error) {
-		s.mr, err = p.pd.RegMR(r.b, access)
+		s.mr, err = r.registerOn(p.pd)
 		return err
 	}); err != nil {
 		r.drop(p.pd) // there is no MR to close
 		return nil, err
 	}
 	return s.mr, nil
+}
+
+func (r *Region) registerOn(pd *uverbs.PD) (*uverbs.MR, error) {
+	mr, err := r.reg(pd, access)
+	if err == nil && mr.Len() < r.n {
+		err = fmt.Errorf("%w: the MR of the region has %d bytes, and not %d", uverbs.ErrInvalid, mr.Len(), r.n)
+		return nil, errors.Join(err, mr.Close())
+	}
+	return mr, err
 }
 
 // use returns what the region has for a PD, for one more user.
@@ -206,6 +136,146 @@ func (r *Region) drop(pd *uverbs.PD) *uverbs.MR {
 	return s.mr
 }
 
+// BufferOf returns a buffer of the n bytes at off of a region: the program's memory, which is sent, read into and
+// written from without a copy. The first call registers the region at the device of c, and it stays registered until
+// Close of the region, or of the last connection of the device. Later calls allocate nothing.
+//
+// The buffer may be used on any connection through the same device, and belongs to the program until it is released or
+// sent, as every [Buffer]. Any number of buffers of a region may exist at the same time. The bytes of a buffer that was
+// sent must not be changed before the peer has them: see [Conn.Flush].
+//
+// BufferOf returns [ErrBounds] if the bytes are not within the region, [ErrTooLong] for more than 1 GiB, [ErrReleased]
+// after Close of the region, net.ErrClosed after Close of all connections of the device, and the errors of
+// [uverbs.PD.RegMR], for example [uverbs.ErrMemlock] if the region exceeds the limit on locked memory. Nothing was sent
+// then, and the connection can be used further.
+func (c *Conn) BufferOf(r *Region, off, n int) (Buffer, error) {
+	whole, err := c.holdRegion(r, off, n)
+	if err != nil {
+		return Buffer{}, c.opError("use a region for", err)
+	}
+	return c.takeBuffer(whole.part(off, n), n), nil
+}
+
+func (c *Conn) holdRegion(r *Region, off, n int) (*memory, error) {
+	switch {
+	case off < 0 || n < 0 || off > r.n || n > r.n-off:
+		return nil, fmt.Errorf("%w: %d bytes at %d of a region of %d", ErrBounds, n, off, r.n)
+	case n > maxMessage:
+		return nil, fmt.Errorf("%w: a buffer of %d bytes: the limit is %d: use several", ErrTooLong, n, maxMessage)
+	}
+	whole, err := r.hold(c.pool)
+	if err != nil {
+		return nil, c.orEnd(err)
+	}
+	return whole, nil
+}
+
+// hold adds a user to the memory of the region on the PD of a pool, which it registers before the first one.
+func (r *Region) hold(p *pool) (*memory, error) {
+	r.mu.Lock()
+	s := r.mrs[p.pd]
+	if r.closed || s == nil || s.whole == nil {
+		r.mu.Unlock()
+		return r.keep(p)
+	}
+	whole := s.whole
+	whole.hold()
+	r.mu.Unlock()
+	return whole, nil
+}
+
+// keep registers the region until forget, and adds a user to its memory.
+func (r *Region) keep(p *pool) (*memory, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	p.busy.Add(1)
+	p.mu.Unlock()
+	defer p.busy.Done() // when p.kept is complete: close reads it
+	mr, err := r.register(p)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	s := r.mrs[p.pd]
+	if s.whole == nil {
+		s.whole = &memory{bytes: r.b, size: r.n, mr: mr, pool: p}
+		s.whole.hold() // until forget
+		p.mu.Lock()
+		p.kept[s.whole] = func() error { return r.forget(s) }
+		p.mu.Unlock()
+	} else {
+		s.users-- // s.whole counts as one
+	}
+	whole, closed := s.whole, r.closed
+	whole.hold()
+	r.mu.Unlock()
+	if closed { // Close of the region has not found whole
+		whole.drop()
+		_ = r.forgetAll() // close of the pool tries again
+		return nil, errRegionClosed
+	}
+	return whole, nil
+}
+
+// forget ends the registration for buffers. After an error it may be called again.
+func (r *Region) forget(s *sharedMR) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	whole := s.whole
+	if whole == nil {
+		return nil
+	}
+	if s.users == 1 {
+		r.mu.Unlock()
+		err := s.mr.Close()
+		r.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	p := whole.pool
+	p.mu.Lock()
+	delete(p.kept, whole)
+	p.mu.Unlock()
+	s.whole = nil
+	if s.users--; s.users == 0 {
+		delete(r.mrs, p.pd)
+	}
+	return nil
+}
+
+// forgetAll ends the registrations for buffers. Those of which there are buffers stay.
+func (r *Region) forgetAll() error {
+	r.mu.Lock()
+	var idle []*sharedMR
+	inUse := 0
+	for _, s := range r.mrs {
+		if s.whole == nil {
+			continue
+		}
+		if n := int(s.whole.state.Load()&usesMask) - 1; n > 0 {
+			inUse += n
+		} else {
+			idle = append(idle, s)
+		}
+	}
+	r.mu.Unlock()
+	var errs []error
+	for _, s := range idle {
+		errs = append(errs, r.forget(s))
+	}
+	if inUse > 0 {
+		errs = append(errs, fmt.Errorf("%w: the region has %s: release those that were not sent, and wait with Conn.Flush "+
+			"for the others, or close their connections", uverbs.ErrBusy, plural(inUse, "buffer", "buffers")))
+	}
+	return errors.Join(errs...)
+}
+
 // A Share is a part of a [Region] that is shared with the peer of one connection.
 type Share struct {
 	c     *Conn
@@ -228,7 +298,7 @@ type Share struct {
 // 8, and the errors of [uverbs.PD.RegMR], [uverbs.PD.AllocMW] and [Conn.Write]. The connection can be used further,
 // unless it has ended.
 func (c *Conn) Share(ctx context.Context, r *Region, rights Rights) (*Share, error) {
-	return c.ShareRange(ctx, r, 0, len(r.b), rights)
+	return c.ShareRange(ctx, r, 0, r.n, rights)
 }
 
 // ShareRange is [Conn.Share] for n bytes at off. It returns [ErrBounds] if they are not within the region. A region of
@@ -243,8 +313,8 @@ func (c *Conn) ShareRange(ctx context.Context, r *Region, off, n int, rights Rig
 
 func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) (*Share, error) {
 	switch {
-	case off < 0 || n <= 0 || off > len(r.b) || n > len(r.b)-off:
-		return nil, fmt.Errorf("%w: %d bytes at %d of a region of %d", ErrBounds, n, off, len(r.b))
+	case off < 0 || n <= 0 || off > r.n || n > r.n-off:
+		return nil, fmt.Errorf("%w: %d bytes at %d of a region of %d", ErrBounds, n, off, r.n)
 	case n > uverbs.MaxMessage:
 		return nil, fmt.Errorf("%w: a share of %d bytes: the limit is %d: share ranges with ShareRange", ErrTooLong, n,
 			uverbs.MaxMessage)

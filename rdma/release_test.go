@@ -81,6 +81,62 @@ func TestRevokeTriesAgain(t *testing.T) {
 	}
 }
 
+// TestRegionTriesAgain has Close of a region fail to close its MR, to which a window is bound: Close of the region and
+// of the connection close it later.
+func TestRegionTriesAgain(t *testing.T) {
+	for name, again := range map[string]func(*Conn, *Region) error{
+		"Close of the region":     func(_ *Conn, r *Region) error { return r.Close() },
+		"Close of the connection": func(c *Conn, _ *Region) error { return c.Close() },
+	} {
+		_, servers, _ := honestConns(t, 1, nil, nil)
+		c, r := servers[0], NewRegion(64)
+		b, err := c.BufferOf(r, 0, 64)
+		good(t, b, err).Release()
+		share, err := c.Share(bounded(t), r, CanRead)
+		s := r.mrs[good(t, share, err).pd]
+		s.users-- // forget closes the MR
+		if err := r.forget(s); !errors.Is(err, uverbs.ErrBusy) {
+			t.Errorf("forget returns %v, want ErrBusy", err)
+		}
+		s.users++
+		mr, kept := s.mr, c.pool.kept
+		if err := again(c, r); err != nil {
+			t.Errorf("%s returns %v", name, err)
+		}
+		if err := mr.Rereg(uverbs.ReregAccess, nil, nil, 0); !errors.Is(err, uverbs.ErrClosed) {
+			t.Errorf("after %s, the MR is open: %v", name, err)
+		}
+		if len(r.mrs)+len(kept) != 0 {
+			t.Errorf("after %s, the region is kept", name)
+		}
+	}
+}
+
+// TestPartsAllocateNothing checks that buffers of regions, and slices of them, allocate nothing in the steady state.
+func TestPartsAllocateNothing(t *testing.T) {
+	clients, _, _ := honestConns(t, 1, nil, nil)
+	c, r := clients[0], NewRegion(4096)
+	c.watcher = nil // watches allocate
+	n := testing.AllocsPerRun(100, func() {
+		b, err := c.BufferOf(r, 100, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := b.Slice(10, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
+		part.Release()
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A busyClient is a client whose connection is used and cannot be released: a QP of the program uses its completion
 // queue.
 type busyClient struct {

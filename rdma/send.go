@@ -334,6 +334,10 @@ func (c *Conn) finish(r *request, err error) {
 	}
 	if r.window != nil {
 		c.windowFree(r.window)
+		for _, o := range r.window.flushes {
+			c.opDone(o, nil)
+		}
+		r.window.flushes = r.window.flushes[:0]
 	}
 	if r.m != nil {
 		r.m.drop()

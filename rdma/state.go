@@ -148,7 +148,8 @@ type window struct {
 	state  windowState
 	m      *memory // that is offered
 
-	carries kind // of what is offered
+	carries kind  // of what is offered
+	flushes []*op // of calls of Flush that wait for it
 }
 
 type windowState uint8

@@ -56,7 +56,7 @@ var fileLayers = map[string][]fileLayer{
 		{"values: errors, what is on the wire, options", "doc errors wire options hello"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
-		{"memory of peers", "region onesided batch"},
+		{"memory of peers", "token region onesided batch flush"},
 		{"calls", "call cancel"},
 		{"connections that are idle or silent", "idle keepalive"},
 		{"establishing connections", "dial listener client"},
