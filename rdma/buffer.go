@@ -7,8 +7,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Buffer is registered memory. [Conn.Alloc] returns one to be filled and sent without a copy, and a
-// [Message] has one. It belongs to the program until it is released or sent. Then its memory is used again.
+// A Buffer is registered memory. [Conn.Alloc] returns one to be filled and sent without a copy, a [Message] has one,
+// and [Conn.BufferOf] returns one in memory of the program. It belongs to the program until it is released or sent.
+// Then its memory is used again.
 //
 // The memory stays mapped in any case: a slice that is used too late may show other data, but does not
 // crash the program. The methods of a Buffer that has been released do nothing, and operations with it

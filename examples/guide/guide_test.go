@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +83,45 @@ func TestStream(t *testing.T) {
 	}
 	if !bytes.Equal(got.Bytes(), data) {
 		t.Errorf("%d other bytes have come", got.Len())
+	}
+}
+
+func TestPublish(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var subscribers, received []*rdma.Conn
+	for range 3 {
+		c, s := connected(t, ctx)
+		subscribers, received = append(subscribers, s), append(received, c)
+	}
+	data := rdma.RegionOf(bytes.Repeat([]byte("0123456789abcdef"), 10_000))
+	defer func() {
+		if err := data.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, n := range []int{100, 100_000} {
+		var all sync.WaitGroup
+		for _, c := range received {
+			all.Go(func() {
+				m, err := c.Recv(ctx)
+				if err != nil || !bytes.Equal(m.Bytes(), data.Bytes()[32:32+n]) {
+					t.Errorf("%d other bytes, %v", m.Len(), err)
+				}
+				m.Release()
+			})
+		}
+		if err := Publish(ctx, data, 32, n, subscribers); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	}
+	for i, c := range received {
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		if err := errors.Join(subscribers[i].Close(), <-closed); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

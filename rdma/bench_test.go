@@ -1,0 +1,73 @@
+package rdma
+
+import (
+	"context"
+	"testing"
+)
+
+// BenchmarkSend sends 1 MiB and waits for a reply: as a copy, from the program's memory,
+// and in a buffer that already has the data.
+func BenchmarkSend(b *testing.B) {
+	const size = 1 << 20
+	clients, servers, _ := honestConns(b, 1, nil, nil)
+	c, ctx := clients[0], bounded(b)
+	c.watcher, servers[0].watcher = nil, nil // watches allocate
+	served := make(chan error, 1)
+	go func() {
+		served <- servers[0].ServeCalls(ctx, func([]byte) []byte { return nil })
+	}()
+	region := NewRegion(size)
+	for name, call := range map[string]func(context.Context) (Message, error){
+		"copy": func(ctx context.Context) (Message, error) { return c.Call(ctx, region.Bytes()) },
+		"region": func(ctx context.Context) (Message, error) {
+			return callBuffer(ctx, c, func() (Buffer, error) { return c.BufferOf(region, 0, size) })
+		},
+		"filled": func(ctx context.Context) (Message, error) {
+			return callBuffer(ctx, c, func() (Buffer, error) { return c.Alloc(size) })
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(size)
+			for b.Loop() {
+				m, err := call(ctx)
+				if err != nil {
+					b.Fatal(err)
+				}
+				m.Release()
+			}
+		})
+	}
+	for _, end := range []func() error{c.Close, func() error { return <-served }, region.Close} {
+		if err := end(); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// callBuffer calls with a buffer.
+func callBuffer(ctx context.Context, c *Conn, get func() (Buffer, error)) (Message, error) {
+	b, err := get()
+	if err != nil {
+		return Message{}, err
+	}
+	return c.CallBuffer(ctx, b)
+}
+
+// BenchmarkParts takes a buffer of a region and releases it.
+func BenchmarkParts(b *testing.B) {
+	clients, _, _ := honestConns(b, 1, nil, nil)
+	c, region := clients[0], NewRegion(1<<20)
+	c.watcher = nil // watches allocate
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, err := c.BufferOf(region, 4096, 1000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		buf.Release()
+	}
+	if err := region.Close(); err != nil {
+		b.Error(err)
+	}
+}
