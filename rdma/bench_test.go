@@ -2,7 +2,11 @@ package rdma
 
 import (
 	"context"
+	"fmt"
 	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // BenchmarkSend sends 1 MiB and waits for a reply: as a copy, from the program's memory,
@@ -69,5 +73,34 @@ func BenchmarkParts(b *testing.B) {
 	}
 	if err := region.Close(); err != nil {
 		b.Error(err)
+	}
+}
+
+// BenchmarkGrow registers memory for a message, writes to it, and deregisters it.
+func BenchmarkGrow(b *testing.B) {
+	m := verbstest.New(b)
+	v, err := uverbs.Open(m.Device())
+	good(b, v, err)
+	pd, err := v.AllocPD()
+	p := openPool(good(b, pd, err))
+	for _, size := range []int{slabSize, 1 << 20, 64 << 20} {
+		b.Run(fmt.Sprint(size>>10, "KiB"), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				m, err := p.get(size)
+				if err != nil {
+					b.Fatal(err)
+				}
+				clear(m.bytes)
+				p.put(m)
+				p.shrink(0)
+			}
+		})
+	}
+	for _, close := range []func() error{p.close, pd.Close, v.Close} {
+		if err := close(); err != nil {
+			b.Error(err)
+		}
 	}
 }

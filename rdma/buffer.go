@@ -12,7 +12,8 @@ import (
 // Then its memory is used again.
 //
 // The memory stays mapped in any case: a slice that is used too late may show other data, but does not
-// crash the program. The methods of a Buffer that has been released do nothing, and operations with it
+// crash the program. It is not used again before Release, also if the connection is closed: the garbage collector does
+// not know it. The methods of a Buffer that has been released do nothing, and operations with it
 // return [ErrReleased]. Package verbstest reports both, and a release that was already done.
 //
 // A Buffer is a small value, to be passed by value. Copies refer to the same memory. Its methods may be

@@ -12,12 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A pool has registered memory of a PD, which all connections on the PD share. The memory is of the Go heap: it stays
-// as long as the program has a slice of it, also after the last connection was closed, so that no program can crash
-// with it. No lock is held while memory is registered or deregistered.
+// A pool has registered memory of a PD, which all connections on the PD share. The memory is not of the Go heap, and
+// stays mapped after the last connection was closed, so that a program which still has a slice of it does not crash. No
+// lock is held while memory is registered or deregistered.
 type pool struct {
 	pd *uverbs.PD
 
@@ -39,7 +40,8 @@ type pool struct {
 	period  int // how often it has run
 }
 
-// A slab is memory with one MR, which is divided into pieces of one class.
+// A slab is memory with one MR, which is divided into pieces of one class. A connection has slabs of receives, whose
+// used counts the connection, until the MR is closed, and the pieces that the program owns; it belongs to Conn.mu.
 type slab struct {
 	mr         *uverbs.MR
 	class      int
@@ -110,6 +112,11 @@ func (p *pool) close() error {
 		err := s.mr.Close()
 		if err == nil {
 			delete(p.slabs, s)
+			p.mu.Lock()
+			if s.used == 0 {
+				verbs.FreeReused(s.mr)
+			}
+			p.mu.Unlock()
 		}
 		errs = append(errs, err)
 	}
@@ -199,15 +206,14 @@ func (p *pool) grow(class int) (*slab, error) {
 
 func (p *pool) register(class int) (*slab, error) {
 	size := classSize(class)
-	b := make([]byte, max(size, slabSize))
-	mr, err := p.pd.RegMR(b, access)
+	mr, err := alloc(p.pd, max(size, slabSize), access)
 	if errors.Is(err, uverbs.ErrClosed) { // the last connection is being closed, and with it the device
 		return nil, net.ErrClosed
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &slab{mr: mr, class: class}
+	s, b := &slab{mr: mr, class: class}, mr.Bytes()
 	pieces := make([]memory, len(b)/size)
 	for i := range pieces {
 		m, off := &pieces[i], i*size
@@ -217,11 +223,29 @@ func (p *pool) register(class int) (*slab, error) {
 	return s, nil
 }
 
+// alloc registers n bytes that stay mapped after Close, and are used again.
+func alloc(pd *uverbs.PD, n int, a uverbs.Access) (*uverbs.MR, error) {
+	mr, err := verbs.AllocReused(pd, n, uint32(a))
+	if err != nil {
+		return nil, err
+	}
+	return mr.(*uverbs.MR), nil
+}
+
+// unuse removes a user of a slab that will not be used again. After the last one, and when the MR is closed, its memory
+// is.
+func (s *slab) unuse() {
+	if s.used--; s.used == 0 {
+		verbs.FreeReused(s.mr)
+	}
+}
+
 // put takes back memory that nothing uses.
 func (p *pool) put(m *memory) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
+		m.slab.unuse() // close has deregistered it, or will
 		return
 	}
 	s := m.slab
@@ -354,6 +378,7 @@ func (p *pool) trim(most int, all bool) bool {
 	dropped := false
 	for _, s := range drop {
 		if s.mr.Close() == nil {
+			verbs.FreeReused(s.mr)
 			dropped = true
 			continue
 		}

@@ -31,21 +31,21 @@ func (c *Conn) allocReceives(n int) error {
 	if err := c.account.tryFixed(int64(n * size)); err != nil {
 		return err
 	}
-	slab := make([]byte, n*size)
-	var mr *uverbs.MR
+	s := &slab{used: 1} // by the connection
 	err := c.pool.retry(func() (err error) {
-		mr, err = c.pool.pd.RegMR(slab, uverbs.LocalWrite)
+		s.mr, err = alloc(c.pool.pd, n*size, uverbs.LocalWrite)
 		return err
 	})
 	if err != nil {
 		c.account.untry(int64(n * size))
 		return err
 	}
-	c.slabs = append(c.slabs, mr)
+	c.slabs = append(c.slabs, s)
+	b := s.mr.Bytes()
 	for i := range n {
 		m := &c.slots[c.filled]
-		m.bytes, m.size, m.mr, m.off = slab[i*size:(i+1)*size:(i+1)*size], size, mr, i*size
-		m.conn, m.slot = c, c.filled
+		m.bytes, m.size, m.mr, m.off = b[i*size:(i+1)*size:(i+1)*size], size, s.mr, i*size
+		m.conn, m.slot, m.slab = c, c.filled, s
 		c.filled++
 	}
 	return nil
@@ -53,9 +53,14 @@ func (c *Conn) allocReceives(n int) error {
 
 func (c *Conn) freeReceives() error {
 	var errs []error
-	c.slabs = slices.DeleteFunc(c.slabs, func(mr *uverbs.MR) bool {
-		err := mr.Close()
+	c.slabs = slices.DeleteFunc(c.slabs, func(s *slab) bool {
+		err := s.mr.Close()
 		errs = append(errs, err)
+		if err == nil {
+			c.mu.Lock()
+			s.unuse()
+			c.mu.Unlock()
+		}
 		return err == nil
 	})
 	return errors.Join(errs...)
@@ -78,6 +83,7 @@ func (c *Conn) postReceive(m *memory) error {
 func (c *Conn) releaseSlot(m *memory) {
 	c.mu.Lock()
 	defer c.unlock()
+	m.slab.unuse()
 	c.freeReceive(m)
 	c.sendControl(true)
 }
@@ -184,6 +190,9 @@ func (c *Conn) deliver(m Message) Message {
 	n := m.n
 	if m.write {
 		n = 0
+	}
+	if m.Buffer.m.conn != nil { // it is not of moveReply
+		m.Buffer.m.slab.used++
 	}
 	m.Buffer = c.takeMessage(m.Buffer.m, n)
 	return m

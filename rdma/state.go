@@ -111,7 +111,7 @@ type op struct {
 type receiveQueue struct {
 	slots  []memory // one for each receive
 	filled int      // how many of slots have memory
-	slabs  []*uverbs.MR
+	slabs  []*slab
 	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
 	receiving sync.Mutex
 	arrived   []Message // a ring

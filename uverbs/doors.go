@@ -13,6 +13,10 @@ func init() {
 	verbs.Interrupt = func(cq any, on bool) { cq.(*CQ).interrupt(on) }
 	verbs.SendsInFlight = func(qp any) int { return qp.(*QP).sendsInFlight() }
 	verbs.CloseIdle = func(ctx any, but ...any) error { return ctx.(*Context).closeIdle(objectsOf(but)...) }
+	verbs.AllocReused = func(pd any, n int, access uint32) (any, error) {
+		return pd.(*PD).allocBy((*backing).allocReused, n, Access(access))
+	}
+	verbs.FreeReused = func(mr any) { mr.(*MR).reg.freeReused() }
 	verbs.OnIdle = func(ctx any, f func() error, but ...any) { ctx.(*Context).onIdle(f, objectsOf(but)...) }
 	driver.HandleOf = func(o any) uint32 { return o.(hasObject).asObject().handle }
 	driver.MemoryOf = func(pd any) driver.Memory { return pd.(*PD).memory() }

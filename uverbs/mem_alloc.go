@@ -8,3 +8,10 @@ func (mem *backing) alloc(n int) error {
 	mem.buf, mem.own = b, true
 	return err
 }
+
+// allocReused allocates at least n bytes for verbs.AllocReused.
+func (mem *backing) allocReused(n int) error {
+	b, err := takeSpare(reusedSize(n))
+	mem.buf, mem.reused = b, true
+	return err
+}

@@ -24,3 +24,9 @@ func (mem *backing) alloc(n int) error {
 	mem.keep(b[lead:][:n:n])
 	return nil
 }
+
+// allocReused allocates at least n bytes for verbs.AllocReused: on the heap, where a slice also keeps its memory.
+func (mem *backing) allocReused(n int) error {
+	mem.keep(make([]byte, n))
+	return nil
+}

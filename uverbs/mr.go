@@ -82,19 +82,28 @@ func (p *PD) RegImplicit(a Access) (*MR, error) {
 // that memory. Alloc returns [ErrInvalid] if n is less than 1; otherwise the errors
 // are those of [PD.RegMR].
 func (p *PD) Alloc(n int, a Access) (*MR, error) {
+	m, err := p.allocBy((*backing).alloc, n, a)
+	if err == nil {
+		runtime.AddCleanup(m, (*registration).unreachable, m.reg)
+	}
+	return m, err
+}
+
+// allocBy registers n bytes that alloc allocates.
+func (p *PD) allocBy(alloc func(*backing, int) error, n int, a Access) (*MR, error) {
 	if n <= 0 {
 		return nil, invalid("allocate memory", p.String(), "the size must be positive: "+strconv.Itoa(n))
 	}
 	r := newRegistration(p)
 	mem := r.firstBacking()
-	if err := mem.alloc(n); err != nil {
+	if err := alloc(mem, n); err != nil {
 		return nil, p.ctx.wrap("allocate memory", p.String(), err, fmt.Sprintf("the system has no %d bytes", n))
 	}
-	m, err := r.register(func(r *registration) error { return r.reg(p, mem.buf, addressOf(mem.buf), a) })
+	b := mem.buf[:n:n]
+	m, err := r.register(func(r *registration) error { return r.reg(p, b, addressOf(b), a) })
 	if err != nil {
 		return nil, errors.Join(err, mem.release(true))
 	}
-	runtime.AddCleanup(m, (*registration).unreachable, r)
 	return m, nil
 }
 

@@ -78,7 +78,10 @@ const maxRoom = math.MaxInt64
 type backing struct {
 	buf []byte
 	pin runtime.Pinner
-	own bool // buf was mapped by Alloc
+
+	own    bool // buf was mapped by Alloc
+	reused bool // buf is of takeSpare
+	freed  bool // the program does not use it any more: see freeReused
 }
 
 // keep pins the caller's bytes.
@@ -91,6 +94,11 @@ func (mem *backing) keep(b []byte) {
 // that the program can no longer access it.
 func (mem *backing) release(orphan bool) error {
 	switch {
+	case mem.reused:
+		if mem.freed || orphan {
+			putSpare(mem.buf)
+		}
+		return nil
 	case !mem.own:
 		mem.pin.Unpin()
 		return nil
@@ -98,6 +106,20 @@ func (mem *backing) release(orphan bool) error {
 		return unmapPages(mem.buf)
 	}
 	return forbidPages(mem.buf)
+}
+
+// freeReused is verbs.FreeReused.
+func (r *registration) freeReused() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mem := r.backings[0]
+	if !mem.reused || mem.freed {
+		return
+	}
+	mem.freed = true
+	if r.closed && !r.kept {
+		putSpare(mem.buf)
+	}
 }
 
 func newRegistration(p *PD) *registration {

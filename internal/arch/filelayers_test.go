@@ -15,8 +15,8 @@ var fileLayers = map[string][]fileLayer{
 	"uverbs": {
 		{"values: errors, attributes, requests without objects, limits of the process",
 			"doc errors endian rate mr_access device_caps device_attr device gid qp_attr qp_path qp_transitions wc " +
-				"wc_status event_type limits_memlock limits_rdmacgroup mem_unsafe file_pollable cq_record queue_lock " +
-				"context_creations"},
+				"wc_status event_type limits_memlock limits_rdmacgroup mem_unsafe mem_reuse file_pollable cq_record " +
+				"queue_lock context_creations"},
 		{"the Context and what its objects have in common",
 			"provider context_ids context context_wrap context_gone queue_gate object context_extension " +
 				"context_eventreader context_close context_idle"},

@@ -36,6 +36,14 @@ var CloseIdle func(ctx any, but ...any) error
 // called while the Context is being closed. f may call CloseIdle. A nil f removes the previous one.
 var OnIdle func(ctx any, f func() error, but ...any)
 
+// AllocReused is Alloc of a uverbs.PD and returns a *uverbs.MR, whose memory stays mapped forever. After Close and
+// FreeReused, which may come in any order, it is used for later MRs of AllocReused. So a slice that the program still
+// has shows other data then, but does not fault. The contents of the memory are undefined.
+var AllocReused func(pd any, n int, access uint32) (mr any, err error)
+
+// FreeReused says that the program does not use the memory of an MR of AllocReused any more.
+var FreeReused func(mr any)
+
 // SendsInFlight returns how many sends of a uverbs.QP the device may still be working on:
 // SendsOutstanding minus those whose completions have not been polled, which stay in the CQ. On
 // devices that release requests by completions, a request without Signaled counts until a later one
