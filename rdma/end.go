@@ -149,6 +149,7 @@ func (c *Conn) endedBy(body []byte) error {
 		return err
 	}
 	c.eof, c.unreceived = true, max(outstanding-f.held-max(c.callsOut()-f.calls, 0), 0)
+	c.endVainFlush()
 	if f.reason != nil && c.err == nil && !c.closing {
 		c.end(f.reason)
 		return nil
@@ -248,6 +249,7 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err e
 	ctx, c.endFlush = context.WithCancelCause(ctx)
 	defer c.endFlush(nil)
 	c.dismiss()
+	go c.watchFlush(ctx)
 	flushed = c.flush(ctx)
 	c.flushed = flushed
 	if c.err == nil {
@@ -288,6 +290,30 @@ func (c *Conn) isUnreleased() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unreleased
+}
+
+// watchFlush ends the flush of a connection that the peer has disconnected.
+func (c *Conn) watchFlush(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-c.cm.Disconnected():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endVainFlush()
+	}
+}
+
+// endVainFlush ends the flush if the peer has sent its end, which says what it has received, and has disconnected. It
+// acknowledges nothing any more, and package cm would wait for that. The caller holds c.mu.
+func (c *Conn) endVainFlush() {
+	if !c.closing || !c.eof {
+		return
+	}
+	select {
+	case <-c.cm.Disconnected():
+		c.endFlush(errPeerClosed)
+	default:
+	}
 }
 
 // joinShutdown waits until another call of shutdown has ended, and returns what that has not delivered. It releases

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"strings"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +109,26 @@ func TestCloseBoth(t *testing.T) {
 		go func() { closed <- p.server.Close() }()
 		mayLose(t, <-closed)
 		mayLose(t, <-closed)
+	}
+}
+
+// TestCloseBothAtOnce checks that Close does not wait for acknowledgements of a peer that has closed its side. They
+// would come within a moment, or, as package cm waits for them for 200 ms, in vain.
+func TestCloseBothAtOnce(t *testing.T) {
+	var times []time.Duration
+	for range 10 {
+		p := connect(t, nil, nil)
+		began := time.Now()
+		var closing sync.WaitGroup
+		for _, c := range []*rdma.Conn{p.client, p.server} {
+			closing.Go(func() { check(t, c.Close()) })
+		}
+		closing.Wait()
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	if median := times[len(times)/2]; median >= 200*time.Millisecond {
+		t.Errorf("the median time to close both sides is %v", median)
 	}
 }
 
