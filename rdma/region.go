@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -20,16 +22,17 @@ type Region struct {
 
 	mu     sync.Mutex
 	closed bool
-	mrs    map[*uverbs.PD]*sharedMR
+	mrs    map[*pool]*sharedMR // not by PD, which may have a new pool while the last one is being closed
 	shares map[*Share]struct{}
 }
 
-// A sharedMR is the MR of a region on a PD.
+// A sharedMR is the MR of a region on the PD of a pool.
 type sharedMR struct {
+	pool  *pool
 	users int // belongs to Region.mu
 
-	mu sync.Mutex // held to register it, and to end that for buffers
-	mr *uverbs.MR
+	mu sync.Mutex // held to register it, and to remove users
+	mr *uverbs.MR // users may read it
 
 	whole *memory // of buffers; nil before the first one, and after forget; belongs to Region.mu
 }
@@ -50,7 +53,7 @@ func RegionOf(b []byte) *Region {
 // is first used at a device, by different goroutines at the same time for different devices. The region closes the MR.
 // [Region.Bytes] and [Buffer.Bytes] return nil.
 func RegionFunc(n int, register func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error)) *Region {
-	return &Region{n: n, reg: register, mrs: map[*uverbs.PD]*sharedMR{}, shares: map[*Share]struct{}{}}
+	return &Region{n: n, reg: register, mrs: map[*pool]*sharedMR{}, shares: map[*Share]struct{}{}}
 }
 
 // Bytes returns the memory. Peers that have the rights may read and change it at any time. Their accesses are not
@@ -59,64 +62,77 @@ func (r *Region) Bytes() []byte { return r.b }
 
 // Close revokes all shares of the region, see [Share.Revoke], and deregisters it. When it has returned nil, no device
 // accesses the memory. It returns [uverbs.ErrBusy] if buffers of [Conn.BufferOf] are not released, or are being sent,
-// and BufferOf returns no further ones. After an error it may be called again. It is idempotent.
+// or if calls of BufferOf or [Conn.Share] have not returned; further ones fail. After an error it may be called again.
+// It is idempotent.
 func (r *Region) Close() error {
 	r.mu.Lock()
 	r.closed = true
-	shares := make([]*Share, 0, len(r.shares))
-	for s := range r.shares {
-		shares = append(shares, s)
-	}
+	shares := slices.Collect(maps.Keys(r.shares))
 	r.mu.Unlock()
 	var errs []error
 	for _, s := range shares {
 		errs = append(errs, s.Revoke())
 	}
 	errs = append(errs, r.forgetAll())
-	return errors.Join(errs...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := errors.Join(errs...); err != nil || len(r.mrs) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: a call of BufferOf, Share or Revoke with the region has not ended", uverbs.ErrBusy)
 }
 
 // register returns the region's MR on the PD of a pool, for one more user.
-func (r *Region) register(p *pool) (*uverbs.MR, error) {
-	s, err := r.use(p.pd)
+func (r *Region) register(p *pool) (*sharedMR, error) {
+	s, err := r.use(p)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mr != nil {
-		return s.mr, nil
+	defer func() {
+		if s.mr == nil { // the program's function may have panicked
+			_ = r.release(s)
+		}
+	}()
+	if s.mr == nil {
+		err = p.retry(func() (err error) {
+			s.mr, err = r.registerOn(p.pd)
+			return err
+		})
 	}
-	if err := p.retry(func() (err error) {
-		s.mr, err = r.registerOn(p.pd)
-		return err
-	}); err != nil {
-		r.drop(p.pd) // there is no MR to close
-		return nil, err
-	}
-	return s.mr, nil
+	return s, err
 }
 
 func (r *Region) registerOn(pd *uverbs.PD) (*uverbs.MR, error) {
 	mr, err := r.reg(pd, access)
-	if err == nil && mr.Len() < r.n {
+	switch {
+	case mr == nil && err == nil:
+		return nil, fmt.Errorf("%w: the function of RegionFunc has returned no MR", uverbs.ErrInvalid)
+	case mr == nil:
+		return nil, err
+	case err != nil:
+	case mr.PD() != pd:
+		err = fmt.Errorf("%w: the MR of the region is of another PD", uverbs.ErrInvalid)
+	case mr.Len() < r.n:
 		err = fmt.Errorf("%w: the MR of the region has %d bytes, and not %d", uverbs.ErrInvalid, mr.Len(), r.n)
-		return nil, errors.Join(err, mr.Close())
+	default:
+		return mr, nil
 	}
-	return mr, err
+	return nil, errors.Join(err, mr.Close())
 }
 
-// use returns what the region has for a PD, for one more user.
-func (r *Region) use(pd *uverbs.PD) (*sharedMR, error) {
+// use returns what the region has for a pool, for one more user.
+func (r *Region) use(p *pool) (*sharedMR, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errRegionClosed
 	}
-	s := r.mrs[pd]
+	s := r.mrs[p]
 	if s == nil {
-		s = &sharedMR{}
-		r.mrs[pd] = s
+		s = &sharedMR{pool: p}
+		r.mrs[p] = s
 	}
 	s.users++
 	return s, nil
@@ -124,16 +140,30 @@ func (r *Region) use(pd *uverbs.PD) (*sharedMR, error) {
 
 var errRegionClosed = fmt.Errorf("%w: the region is closed", ErrReleased)
 
-// drop removes a user of what the region has for a PD, and returns the MR if it is to be closed, or nil.
-func (r *Region) drop(pd *uverbs.PD) *uverbs.MR {
+// drop removes a user, and closes the MR after the last one. After an error, the user is still one.
+func (r *Region) drop(s *sharedMR) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.release(s)
+}
+
+// release is drop for a caller that holds s.mu.
+func (r *Region) release(s *sharedMR) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.mrs[pd]
-	if s.users--; s.users > 0 {
-		return nil
+	if s.users == 1 && s.mr != nil {
+		r.mu.Unlock()
+		err := s.mr.Close()
+		r.mu.Lock()
+		if err != nil {
+			return err
+		}
+		s.mr = nil // a call of register that waits for s.mu registers the region again
 	}
-	delete(r.mrs, pd)
-	return s.mr
+	if s.users--; s.users == 0 {
+		delete(r.mrs, s.pool)
+	}
+	return nil
 }
 
 // BufferOf returns a buffer of the n bytes at off of a region: the program's memory, which is sent, read into and
@@ -170,10 +200,10 @@ func (c *Conn) holdRegion(r *Region, off, n int) (*memory, error) {
 	return whole, nil
 }
 
-// hold adds a user to the memory of the region on the PD of a pool, which it registers before the first one.
+// hold adds a user to the memory of the region for a pool, which it registers before the first one.
 func (r *Region) hold(p *pool) (*memory, error) {
 	r.mu.Lock()
-	s := r.mrs[p.pd]
+	s := r.mrs[p]
 	if r.closed || s == nil || s.whole == nil {
 		r.mu.Unlock()
 		return r.keep(p)
@@ -194,28 +224,33 @@ func (r *Region) keep(p *pool) (*memory, error) {
 	p.busy.Add(1)
 	p.mu.Unlock()
 	defer p.busy.Done() // when p.kept is complete: close reads it
-	mr, err := r.register(p)
+	s, err := r.register(p)
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock() // forget changes s.users and s.whole one after the other
 	r.mu.Lock()
-	s := r.mrs[p.pd]
+	p.mu.Lock()
 	if s.whole == nil {
-		s.whole = &memory{bytes: r.b, size: r.n, mr: mr, pool: p}
+		s.whole = &memory{bytes: r.b, size: r.n, mr: s.mr, pool: p}
 		s.whole.hold() // until forget
-		p.mu.Lock()
 		p.kept[s.whole] = func() error { return r.forget(s) }
-		p.mu.Unlock()
 	} else {
 		s.users-- // s.whole counts as one
 	}
-	whole, closed := s.whole, r.closed
-	whole.hold()
+	whole, closed, poolClosed := s.whole, r.closed, p.closed
+	if !closed && !poolClosed {
+		whole.hold()
+	}
+	p.mu.Unlock()
 	r.mu.Unlock()
-	if closed { // Close of the region has not found whole
-		whole.drop()
-		_ = r.forgetAll() // close of the pool tries again
+	s.mu.Unlock()
+	switch {
+	case closed: // Close of the region has not found whole
+		_ = r.forgetAll() // Close and close of the pool try again
 		return nil, errRegionClosed
+	case poolClosed: // close waits, and forgets whole
+		return nil, net.ErrClosed
 	}
 	return whole, nil
 }
@@ -225,27 +260,20 @@ func (r *Region) forget(s *sharedMR) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	whole := s.whole
+	r.mu.Unlock()
 	if whole == nil {
 		return nil
 	}
-	if s.users == 1 {
-		r.mu.Unlock()
-		err := s.mr.Close()
-		r.mu.Lock()
-		if err != nil {
-			return err
-		}
+	if err := r.release(s); err != nil {
+		return err
 	}
-	p := whole.pool
-	p.mu.Lock()
-	delete(p.kept, whole)
-	p.mu.Unlock()
+	r.mu.Lock()
 	s.whole = nil
-	if s.users--; s.users == 0 {
-		delete(r.mrs, p.pd)
-	}
+	r.mu.Unlock()
+	s.pool.mu.Lock()
+	delete(s.pool.kept, whole)
+	s.pool.mu.Unlock()
 	return nil
 }
 
@@ -280,16 +308,14 @@ func (r *Region) forgetAll() error {
 type Share struct {
 	c     *Conn
 	r     *Region
-	pd    *uverbs.PD
+	mr    *sharedMR // it uses; belongs to mu, and nil after close
 	mw    *uverbs.MW
 	token Token
 
 	binding bool // belongs to c.mu
 	ended   bool // belongs to r.mu
 
-	mu      sync.Mutex // held to close it
-	dropped bool       // it does not use the region's MR any more
-	mr      *uverbs.MR // what is left to close: that MR, if s was the last user
+	mu sync.Mutex // held to close it
 }
 
 // Share shares a region with the peer, and returns when the peer may use its token. The share ends with Revoke, with
@@ -321,19 +347,20 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 	case rights == 0 || rights&^allRights != 0:
 		return nil, fmt.Errorf("%w: the rights are %v: combine CanRead, CanWrite and CanAtomic", uverbs.ErrInvalid, rights)
 	}
-	s := &Share{c: c, r: r, pd: c.cm.PD()}
-	if s.pd == nil {
+	pd := c.cm.PD()
+	if pd == nil {
 		return nil, net.ErrClosed
 	}
-	mr, err := r.register(c.pool)
+	shared, err := r.register(c.pool)
 	if err != nil {
 		return nil, c.orEnd(err)
 	}
+	s, mr := &Share{c: c, r: r, mr: shared}, shared.mr
 	if rest := (mr.Addr() + uint64(off)) % 8; rest != 0 && rights&CanAtomic != 0 {
 		return nil, s.undo(fmt.Errorf("%w: a share with CanAtomic at %#x, which is %d bytes past a multiple of 8: "+
 			"let it begin there, or leave CanAtomic out", ErrMisaligned, mr.Addr()+uint64(off), rest))
 	}
-	if s.mw, err = s.pd.AllocMW(uverbs.MWType2); err != nil {
+	if s.mw, err = pd.AllocMW(uverbs.MWType2); err != nil {
 		return nil, s.undo(c.orEnd(err))
 	}
 	s.token = Token{Addr: mr.Addr() + uint64(off), Len: uint64(n), Key: uverbs.IncRKey(s.mw.RKey()), Rights: rights}
@@ -439,13 +466,11 @@ func (s *Share) close() error {
 			return err
 		}
 	}
-	if !s.dropped {
-		s.dropped, s.mr = true, s.r.drop(s.pd)
-	}
 	if s.mr != nil {
-		if err := s.mr.Close(); err != nil {
+		if err := s.r.drop(s.mr); err != nil {
 			return err
 		}
+		s.mr = nil
 	}
 	s.r.mu.Lock()
 	delete(s.r.shares, s)

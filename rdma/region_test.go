@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
@@ -166,6 +168,122 @@ func TestRegionFailures(t *testing.T) {
 	roundTrip(t, p)
 	other := rdma.NewRegion(1 << 16)
 	must(p.client.BufferOf(other, 0, 1))(t).Release() // Close of the connection deregisters it
+}
+
+// TestRegionFuncMistakes has the program's function return what it must not, or panic.
+func TestRegionFuncMistakes(t *testing.T) {
+	p := connect(t, nil, nil)
+	var mrs []*uverbs.MR
+	reg := func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) {
+		mr, err := pd.RegMR(make([]byte, 8), a)
+		mrs = append(mrs, mr)
+		return mr, err
+	}
+	foreign := func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) {
+		other := must(pd.Context().AllocPD())(t)
+		t.Cleanup(func() { check(t, other.Close()) })
+		return reg(other, a)
+	}
+	failing := func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) {
+		mr, _ := reg(pd, a)
+		return mr, uverbs.ErrNotSupported
+	}
+	none := func(*uverbs.PD, uverbs.Access) (*uverbs.MR, error) { return nil, nil }
+	panicking := func(*uverbs.PD, uverbs.Access) (*uverbs.MR, error) { panic("of the program") }
+	now := none
+	r := rdma.RegionFunc(8, func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) { return now(pd, a) })
+	use := func() (err error) {
+		defer func() {
+			if x := recover(); x != nil {
+				err = fmt.Errorf("panic: %v", x)
+			}
+		}()
+		b, err := p.client.BufferOf(r, 0, 8)
+		b.Release()
+		return err
+	}
+	isError(t, use(), uverbs.ErrInvalid)
+	now = foreign
+	isError(t, use(), uverbs.ErrInvalid)
+	now = failing
+	isError(t, use(), uverbs.ErrNotSupported)
+	now = panicking
+	if err := use(); err == nil || err.Error() != "panic: of the program" {
+		t.Errorf("BufferOf returns %v", err)
+	}
+	for _, mr := range mrs {
+		isError(t, mr.Rereg(uverbs.ReregAccess, nil, nil, 0), uverbs.ErrClosed)
+	}
+	now = reg
+	check(t, use())
+	check(t, r.Close())
+}
+
+// TestRegionCloseBesideUse checks that Close does not return nil while BufferOf or Share registers the region.
+func TestRegionCloseBesideUse(t *testing.T) {
+	p := connect(t, nil, nil)
+	for name, use := range map[string]func(r *rdma.Region) error{
+		"BufferOf": func(r *rdma.Region) error { _, err := p.client.BufferOf(r, 0, 8); return err },
+		"Share":    func(r *rdma.Region) error { _, err := p.client.Share(limit(t), r, rdma.CanRead); return err },
+	} {
+		entered, goOn := make(chan struct{}), make(chan struct{})
+		var mr *uverbs.MR
+		r := rdma.RegionFunc(8, func(pd *uverbs.PD, a uverbs.Access) (_ *uverbs.MR, err error) {
+			close(entered)
+			<-goOn
+			mr, err = pd.RegMR(make([]byte, 8), a)
+			return mr, err
+		})
+		used := background(func() error { return use(r) })
+		<-entered
+		err := r.Close()
+		close(goOn)
+		isError(t, err, uverbs.ErrBusy)
+		isError(t, within(t, used, name), rdma.ErrReleased)
+		check(t, r.Close())
+		isError(t, mr.Rereg(uverbs.ReregAccess, nil, nil, 0), uverbs.ErrClosed)
+	}
+}
+
+// TestRegionBesideLastClose uses a region on a new connection while the last one of the device before is being closed,
+// which waits for a BufferOf. The device stays open.
+func TestRegionBesideLastClose(t *testing.T) {
+	p := machines(t)
+	p.onClient(func() {
+		list := must(cm.Devices())(t)
+		t.Cleanup(func() { check(t, list.Close()) })
+	})
+	p.dial(t, nil, nil)
+	first := p.client
+	r := rdma.NewRegion(64)
+	must(first.BufferOf(r, 0, 10))(t).Release()
+	entered, wait := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(wait) })
+	defer goOn()
+	slow := rdma.RegionFunc(8, func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) {
+		close(entered)
+		<-wait
+		return pd.RegMR(make([]byte, 8), a)
+	})
+	used := background(func() error { _, err := first.BufferOf(slow, 0, 8); return err })
+	<-entered
+	closed := background(first.Close)
+	until(t, "Close of the last connection", func() bool {
+		b, err := first.BufferOf(rdma.NewRegion(8), 0, 8)
+		b.Release()
+		return errors.Is(err, net.ErrClosed)
+	})
+	second := &pair{net: p.net, here: p.here, there: p.there}
+	second.dial(t, nil, nil)
+	b := must(second.client.BufferOf(r, 0, 10))(t)
+	check(t, second.client.SendBuffer(limit(t), b))
+	goOn()
+	isError(t, within(t, used, "BufferOf"), net.ErrClosed)
+	check(t, within(t, closed, "Close"))
+	m := must(second.server.Recv(limit(t)))(t)
+	m.Release()
+	check(t, second.client.Flush(limit(t)))
+	check(t, errors.Join(r.Close(), slow.Close()))
 }
 
 // huge returns n bytes of address space, of which none has a page.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -60,12 +61,12 @@ func TestRevokeTriesAgain(t *testing.T) {
 			return good(t, s, err)
 		}
 		s, other := share(), share()
-		mr := r.mrs[s.pd].mr
-		r.mrs[s.pd].users-- // s closes the MR
+		mr := s.mr.mr
+		s.mr.users-- // s closes the MR
 		if err := s.Revoke(); !errors.Is(err, uverbs.ErrBusy) {
 			t.Errorf("Revoke returns %v, want ErrBusy", err)
 		}
-		r.mrs[s.pd] = &sharedMR{users: 1}
+		s.mr.users++
 		if err := other.Revoke(); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestRegionTriesAgain(t *testing.T) {
 		b, err := c.BufferOf(r, 0, 64)
 		good(t, b, err).Release()
 		share, err := c.Share(bounded(t), r, CanRead)
-		s := r.mrs[good(t, share, err).pd]
+		s := good(t, share, err).mr
 		s.users-- // forget closes the MR
 		if err := r.forget(s); !errors.Is(err, uverbs.ErrBusy) {
 			t.Errorf("forget returns %v, want ErrBusy", err)
@@ -109,6 +110,28 @@ func TestRegionTriesAgain(t *testing.T) {
 		if len(r.mrs)+len(kept) != 0 {
 			t.Errorf("after %s, the region is kept", name)
 		}
+	}
+}
+
+// TestRegionRegisteredAgain shares a region while its registration for buffers ends.
+func TestRegionRegisteredAgain(t *testing.T) {
+	_, servers, m := honestConns(t, 1, nil, nil)
+	c, r := servers[0], NewRegion(64)
+	b, err := c.BufferOf(r, 0, 64)
+	good(t, b, err).Release()
+	s := r.mrs[c.pool]
+	mr := s.mr
+	m.SetCommandTime(100 * time.Millisecond)
+	forgotten := make(chan error, 1)
+	go func() { forgotten <- r.forget(s) }()
+	for mr.SGE(0, 64).Length == 64 { // Close has not begun
+		runtime.Gosched()
+	}
+	share, err := c.Share(bounded(t), r, CanRead)
+	good(t, share, err)
+	m.SetCommandTime(0)
+	if err := errors.Join(<-forgotten, r.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
