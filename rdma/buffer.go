@@ -93,16 +93,8 @@ func (m *memory) partDone() {
 	parent.drop()
 }
 
-// owned reports whether the program still owns the buffer.
-func (b Buffer) owned() bool {
-	if b.m == nil {
-		return false
-	}
-	s := b.m.state.Load()
-	return uint32(s>>32) == b.gen && s&byProgram != 0
-}
-
-// hold adds a user, unless the program does not own the buffer any more. It reports whether it has.
+// hold adds a user, unless the program does not own the buffer any more. It reports whether it has. The memory is not
+// that of another buffer before drop.
 func (b Buffer) hold() bool {
 	if b.m == nil {
 		return false
@@ -142,40 +134,45 @@ func (b Buffer) disown() bool {
 
 // Bytes returns the memory, or nil after Release and for a [RegionFunc]. It must not be used after Release.
 func (b Buffer) Bytes() []byte {
-	switch {
-	case !b.owned():
+	if !b.hold() {
 		b.misused("Bytes")
 		return nil
-	case b.m.bytes == nil:
+	}
+	defer b.m.drop()
+	if b.m.bytes == nil {
 		return nil
 	}
-	return b.m.bytes[:b.m.n.Load():b.m.n.Load()]
+	n := b.m.n.Load()
+	return b.m.bytes[:n:n]
 }
 
 // Len returns the length of the memory in bytes, or 0 after Release.
 func (b Buffer) Len() int {
-	if !b.owned() {
+	if !b.hold() {
 		return 0
 	}
+	defer b.m.drop()
 	return int(b.m.n.Load())
 }
 
 // Cap returns up to which length SetLen can extend the memory, or 0 after Release.
 func (b Buffer) Cap() int {
-	if !b.owned() {
+	if !b.hold() {
 		return 0
 	}
+	defer b.m.drop()
 	return b.m.size
 }
 
 // SetLen changes the length of the memory, for example to the length of the data in it. It returns
 // [ErrBounds] if n is negative or more than Cap, and [ErrReleased] after Release.
 func (b Buffer) SetLen(n int) error {
-	switch {
-	case !b.owned():
+	if !b.hold() {
 		b.misused("SetLen")
 		return ErrReleased
-	case n < 0 || n > b.m.size:
+	}
+	defer b.m.drop()
+	if n < 0 || n > b.m.size {
 		return fmt.Errorf("%w: SetLen(%d) of a buffer with room for %d bytes (Buffer.Cap)", ErrBounds, n, b.m.size)
 	}
 	b.m.n.Store(int64(n))

@@ -12,7 +12,7 @@ func (b Buffer) Slice(off, n int) (Buffer, error) {
 		b.misused("Slice")
 		return Buffer{}, ErrReleased
 	}
-	if room := min(int(b.m.n.Load()), b.m.size); off < 0 || n < 0 || off > room || n > room-off {
+	if room := int(b.m.n.Load()); off < 0 || n < 0 || off > room || n > room-off {
 		b.m.drop()
 		return Buffer{}, fmt.Errorf("%w: Slice of %d bytes at %d of a buffer of %d", ErrBounds, n, off, room)
 	}

@@ -84,6 +84,36 @@ func TestSliceMisuse(t *testing.T) {
 	isError(t, err, rdma.ErrReleased)
 }
 
+// TestSlicesBesideRelease uses slices while they are released and their memory is used for others.
+func TestSlicesBesideRelease(t *testing.T) {
+	p := connect(t, nil, nil)
+	p.allow(verbstest.BufferUse)
+	b := must(p.client.Alloc(1000))(t)
+	defer b.Release()
+	for range 5000 {
+		old, used := must(b.Slice(0, 1000))(t), make(chan struct{})
+		var user sync.WaitGroup
+		user.Go(func() {
+			close(used)
+			for old.SetLen(1000) == nil {
+				for _, n := range []int{len(old.Bytes()), old.Len(), old.Cap()} {
+					if n != 1000 && n != 0 {
+						t.Errorf("a slice of 1000 bytes has %d", n)
+					}
+				}
+			}
+		})
+		<-used
+		old.Release()
+		next := must(b.Slice(0, 16))(t)
+		user.Wait()
+		if len(next.Bytes()) != 16 || next.Len() != 16 || next.Cap() != 16 {
+			t.Errorf("a slice of 16 bytes has %d, Len %d, Cap %d", len(next.Bytes()), next.Len(), next.Cap())
+		}
+		next.Release()
+	}
+}
+
 // TestFanOut sends one buffer on many connections at the same time. One of them ends before its peer has the message,
 // and the context of another call ends. The memory is used again when all slices are released.
 func TestFanOut(t *testing.T) {
