@@ -28,7 +28,8 @@ type pool struct {
 	slabs  map[*slab]struct{}
 	free   [classes]*slab           // those with pieces that nothing uses: a list
 	idle   int                      // bytes of slabs that nothing uses
-	parts  *memory                  // that nothing uses: a list
+	parts  *memory                  // that nothing uses: a list of up to maxParts
+	spare  int                      // length of parts
 	kept   map[*memory]func() error // regions, with what deregisters them
 	grown  sync.Cond                // a goroutine has registered memory, or has failed to
 	grows  [classes]bool            // a goroutine registers memory for pieces that share an MR
@@ -55,7 +56,8 @@ const (
 	minClass = 8             // 256 bytes
 	classes  = 31 - minClass // the largest is 1 GiB
 	slabSize = 256 << 10     // smaller classes share an MR of this size
-	maxIdle  = 64 << 20      // more memory is deregistered when nothing has used it for trimTime
+	maxParts = 1024
+	maxIdle  = 64 << 20 // more memory is deregistered when nothing has used it for trimTime
 	trimTime = 5 * time.Second
 	access   = uverbs.LocalWrite | uverbs.MWBindAccess
 )
@@ -271,6 +273,7 @@ func (p *pool) part() *memory {
 		return &memory{pool: p}
 	}
 	p.parts, x.next = x.next, nil
+	p.spare--
 	return x
 }
 
@@ -279,7 +282,10 @@ func (p *pool) putPart(x *memory) {
 	defer p.mu.Unlock()
 	x.bytes, x.parent, x.mr = nil, nil, nil
 	x.released.Store(nil)
-	x.next, p.parts = p.parts, x
+	if p.spare < maxParts {
+		x.next, p.parts = p.parts, x
+		p.spare++
+	}
 }
 
 // link adds a slab to those with free pieces. The caller holds p.mu.

@@ -135,6 +135,38 @@ func TestRegionRegisteredAgain(t *testing.T) {
 	}
 }
 
+// TestPartsKept checks that a slice of a slice keeps only what both are parts of, and how many parts a pool keeps.
+func TestPartsKept(t *testing.T) {
+	clients, _, _ := honestConns(t, 1, nil, nil)
+	c := clients[0]
+	b, err := c.Alloc(100)
+	root := good(t, b, err).m
+	for off := range 10 {
+		next, err := b.Slice(1, b.Len()-1)
+		good(t, next, err)
+		b.Release()
+		b = next
+		if b.m.parent != root || b.m.off != root.off+off+1 || c.pool.spare > 1 {
+			t.Errorf("slice %d: at %d, and %d are not used", off, b.m.off-root.off, c.pool.spare)
+		}
+	}
+	parts := make([]Buffer, maxParts+10)
+	for i := range parts {
+		parts[i], err = b.Slice(0, 1)
+		good(t, parts[i], err)
+	}
+	for _, x := range append(parts, b) {
+		x.Release()
+	}
+	n := 0
+	for x := c.pool.parts; x != nil; x = x.next {
+		n++
+	}
+	if n != maxParts || c.pool.spare != n || root.state.Load()&(byProgram|usesMask) != 0 {
+		t.Errorf("the pool keeps %d parts, and counts %d", n, c.pool.spare)
+	}
+}
+
 // TestPartsAllocateNothing checks that buffers of regions, and slices of them, allocate nothing in the steady state.
 func TestPartsAllocateNothing(t *testing.T) {
 	clients, _, _ := honestConns(t, 1, nil, nil)

@@ -19,7 +19,8 @@ func (b Buffer) Slice(off, n int) (Buffer, error) {
 	return b.m.part(off, n).takeSlice(n), nil
 }
 
-// part returns the n bytes at off of m. The caller's use of m passes to the part.
+// part returns the n bytes at off of m. The caller's use of m passes to the part. A part of a part uses only what both
+// are parts of.
 func (m *memory) part(off, n int) *memory {
 	var x *memory
 	if m.pool != nil {
@@ -30,6 +31,11 @@ func (m *memory) part(off, n int) *memory {
 	x.parent, x.mr, x.off, x.size = m, m.mr, m.off+off, n
 	if m.bytes != nil {
 		x.bytes = m.bytes[off : off+n : off+n]
+	}
+	if m.parent != nil {
+		x.parent = m.parent
+		x.parent.hold()
+		m.drop()
 	}
 	return x
 }
