@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -160,4 +161,22 @@ func TestFlushEnds(t *testing.T) {
 	mayLose(t, q.client.Close())
 	isError(t, within(t, flushed, "Flush"), net.ErrClosed)
 	isError(t, q.client.Flush(ctx), net.ErrClosed)
+}
+
+// TestFlushPeerClosed checks that Flush returns nil if the peer has closed the connection after it received everything.
+func TestFlushPeerClosed(t *testing.T) {
+	p := connect(t, nil, nil)
+	ctx := limit(t)
+	r := rdma.NewRegion(100000)
+	check(t, p.client.SendBuffer(ctx, must(p.client.BufferOf(r, 0, 100000))(t)))
+	m := must(p.server.Recv(ctx))(t)
+	m.Release()
+	closed := background(p.server.Close)
+	_, err := p.client.Recv(ctx)
+	isError(t, err, io.EOF)
+	check(t, p.client.Flush(ctx))
+	check(t, p.client.Close())
+	check(t, within(t, closed, "Close"))
+	isError(t, p.client.Flush(ctx), net.ErrClosed)
+	check(t, r.Close())
 }

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"testing"
@@ -133,6 +134,46 @@ func TestRegionRegisteredAgain(t *testing.T) {
 	if err := errors.Join(<-forgotten, r.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestFlushGivesUp ends the contexts of calls of Flush: nothing is left of them.
+func TestFlushGivesUp(t *testing.T) {
+	clients, servers, _ := honestConns(t, 1, nil, nil)
+	c := clients[0]
+	if err := c.Send(bounded(t), make([]byte, 100000)); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() (n int) {
+		c.mu.Lock()
+		defer c.unlock()
+		for i := range c.windows {
+			n += len(c.windows[i].flushes)
+		}
+		return n
+	}
+	for range 10 {
+		ctx, cancel := context.WithCancel(bounded(t))
+		flushed := make(chan error, 1)
+		go func() { flushed <- c.Flush(ctx) }()
+		for waiting() == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+		if err := <-flushed; !errors.Is(err, context.Canceled) || waiting() != 0 {
+			t.Fatalf("Flush returns %v, and has left %d ops", err, waiting())
+		}
+	}
+	m, err := servers[0].Recv(bounded(t))
+	good(t, m, err).Release()
+	done := make(chan struct{})
+	go func() { _, _ = servers[0].Recv(bounded(t)); close(done) }() // tells the client what was read
+	if err := c.Flush(bounded(t)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	<-done
 }
 
 // TestPartsKept checks that a slice of a slice keeps only what both are parts of, and how many parts a pool keeps.
