@@ -3,7 +3,13 @@ package rdma
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
@@ -103,4 +109,42 @@ func BenchmarkGrow(b *testing.B) {
 			b.Error(err)
 		}
 	}
+}
+
+// BenchmarkIdle measures a process with idle connections, both ends of which wait: the CPU time of a second in which
+// nothing happens, with that of the devices in memory, and the threads of the process.
+func BenchmarkIdle(b *testing.B) {
+	for _, n := range []int{1, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			var waiting sync.WaitGroup
+			b.Cleanup(waiting.Wait) // after the connections are closed
+			o := Options{Depth: 1, EagerSize: 256, KeepAlive: -1}
+			clients, servers, _ := honestConns(b, n, &o, &ListenOptions{Options: o})
+			for _, c := range append(clients, servers...) {
+				waiting.Go(func() {
+					if _, err := c.Recv(b.Context()); err == nil {
+						b.Error("a message that nobody has sent")
+					}
+				})
+			}
+			used, began := cpuTime(b), time.Now()
+			for b.Loop() {
+				time.Sleep(100 * time.Millisecond)
+			}
+			used = cpuTime(b) - used
+			threads, err := os.ReadDir("/proc/self/task")
+			b.ReportMetric(float64(len(good(b, threads, err))), "threads")
+			b.ReportMetric(float64(used.Microseconds())/time.Since(began).Seconds(), "cpu-us/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(t.Nano())
 }
