@@ -106,7 +106,7 @@ func (o *Options) normalizeDuration() error {
 	if o.Duration > 0 && o.Margin < 0 {
 		o.Margin = o.Duration / 4
 	}
-	if o.Duration > 0 && o.Duration <= 2*o.Margin {
+	if o.Duration != 0 && o.Duration <= 2*o.Margin {
 		return here("-f", "a margin of %d s at both ends leaves nothing of %d s", o.Margin, o.Duration)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (c *Cmd) describe() string {
 			parts = append(parts, fmt.Sprintf("%s=%d", name, int64(a.Data)))
 		case m.name == invokeWrite && a.AttrId == uapi.UVERBS_ATTR_WRITE_CMD:
 			parts = append(parts, writeName(a.Data))
-		case as == classNumber:
+		case as == classNumber && a.Data>>32 == 0: // others are addresses
 			parts = append(parts, fmt.Sprintf("%s=%d", name, a.Data))
 		case a.Len <= 8:
 			parts = append(parts, fmt.Sprintf("%s=%#x", name, a.Data))

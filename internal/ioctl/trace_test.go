@@ -2,6 +2,7 @@ package ioctl_test
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,6 +77,16 @@ func TestNoTrace(t *testing.T) {
 	if out.Len() != 0 {
 		t.Errorf("printed %q", out.String())
 	}
+}
+
+// TestSchema compares the names that the trace prints with a list that was checked against the kernel's headers.
+func TestSchema(t *testing.T) {
+	var lines []string
+	for _, e := range ioctl.Schema() {
+		lines = append(lines, fmt.Sprintf("%#04x %#04x %#04x %s\n", e.Object, e.Method, e.Attr, e.Name))
+	}
+	slices.Sort(lines)
+	ioctltest.Golden(t, "schema", strings.Join(lines, ""))
 }
 
 // The trace has a name for each attribute in the fake kernel's specifications, and for no other. Names are in the order

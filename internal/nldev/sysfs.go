@@ -66,9 +66,12 @@ func (s Sysfs) device(dev string) (Device, error) {
 	if err != nil {
 		return d, err
 	}
-	if _, err := fmt.Sscanf(typ, "%d:", &d.NodeType); err != nil {
+	number, _, _ := strings.Cut(typ, ":")
+	n, err := strconv.ParseUint(number, 10, 8)
+	if err != nil {
 		return d, fmt.Errorf("sysfs: node_type of %s: %w", dev, err)
 	}
+	d.NodeType = uint8(n)
 	ports, err := os.ReadDir(s.path("class", "infiniband", dev, "ports"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
@@ -126,9 +129,13 @@ func (s Sysfs) node(class, name string) (CharDev, error) {
 	if err != nil {
 		return cd, err
 	}
-	if _, err := fmt.Sscanf(dev, "%d:%d", &cd.Major, &cd.Minor); err != nil {
+	major, minor, _ := strings.Cut(dev, ":")
+	ma, err1 := strconv.ParseUint(major, 10, 32)
+	mi, err2 := strconv.ParseUint(minor, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
 		return cd, fmt.Errorf("sysfs: device number of %s: %w", name, err)
 	}
+	cd.Major, cd.Minor = uint32(ma), uint32(mi)
 	abi, err := s.read("class", class, name, "abi_version")
 	if err != nil {
 		return cd, err

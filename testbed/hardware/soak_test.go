@@ -22,7 +22,7 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("rxe0", func(t *testing.T) {
-		g := vm.Start(t, vm.Config{Kernel: "6.12", RXE: true, Root: true, Share: dir})
+		g := vm.Start(t, vm.Config{Kernel: "6.12", RXE: true, Root: true, CPUs: 2, Share: dir})
 		test(t, g, "-device", "rxe0", "-address", "10.9.0.1", "-disturb")
 	})
 	for link, layer := range map[string]connectx.LinkLayer{"roce": connectx.Ethernet, "ib": connectx.InfiniBand} {
@@ -33,7 +33,7 @@ func TestSoak(t *testing.T) {
 						t.Errorf("%s: %s", device, world.Describe(v))
 					}
 				}})
-			g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, Share: dir, VFIOUser: w.Sockets(),
+			g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, CPUs: 2, Share: dir, VFIOUser: w.Sockets(),
 				Modules: []string{"mlx5_ib", "ib_umad", "rdma_ucm"}})
 			program.Run(t, g, "sh", "-e", "-c", ready)
 			args := []string{"-device", "mlx5_0"}

@@ -92,13 +92,13 @@ var places = []place{
 		repeats: "6.12/amd64", divided: true},
 	{config: vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true, CPUs: 2},
 		packages: slices.Concat(library, programs, mistakes, conns), objects: true},
-	{config: vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true}, packages: slices.Concat(library, mistakes),
-		skip: scale, repeats: "6.12/amd64", divided: true},
+	{config: vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true, CPUs: 2},
+		packages: slices.Concat(library, mistakes), skip: scale, repeats: "6.12/amd64", divided: true},
 	{config: vm.Config{Kernel: "6.12", Arch: "arm64", RXE: true}, packages: library, skip: behaviour,
 		repeats: "6.12/amd64 and 6.12-16k/arm64"},
 	{config: vm.Config{Kernel: "6.12-16k", Arch: "arm64", RXE: true},
 		packages: []string{"provider/rxe", "uverbs/devicetest"}, run: pages},
-	{config: vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true},
+	{config: vm.Config{Kernel: "5.10", Arch: "amd64", RXE: true, Root: true, CPUs: 2},
 		packages: []string{"internal/nldev", "internal/rdmacm", "provider/rxe"}, run: unsafe},
 }
 

@@ -12,7 +12,7 @@ import (
 
 // TestSoak runs the long tests of the packages in guests with 6.12.
 func TestSoak(t *testing.T) {
-	config := vm.Config{Kernel: "6.12", RXE: true, Root: true}
+	config := vm.Config{Kernel: "6.12", RXE: true, Root: true, CPUs: 2}
 	g := vm.Start(t, config)
 	for _, pkg := range []string{"uverbs/devicetest", "cm/devicetest"} {
 		t.Run(pkg, func(t *testing.T) {

@@ -22,7 +22,7 @@ type Config struct {
 	Kernel string // "5.10", "6.1", "6.12", "6.12-16k" (arm64) or "7.2"
 	Arch   string // "amd64" (also "") or "arm64"
 
-	CPUs     int // 2 if zero; but see Start
+	CPUs     int // 2 if zero; Start may choose 1
 	MemoryMB int // 1024 if zero
 
 	// SharedMemory makes the guest's memory shareable, for device models

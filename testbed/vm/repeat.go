@@ -9,8 +9,8 @@ import (
 const EnvTest = "GOVERBS_TEST"
 
 // SkipRepeat skips a test that repeats another one on a further kernel or link
-// layer, unless the environment has [EnvTest]=all. other
-// names the test that runs in any case.
+// layer, unless the environment has [EnvTest]=all. other names the test that
+// runs in any case.
 func SkipRepeat(t testing.TB, other string) {
 	t.Helper()
 	switch which := os.Getenv(EnvTest); which {
