@@ -11,10 +11,10 @@ import (
 // and [Conn.BufferOf] returns one in memory of the program. It belongs to the program until it is released or sent.
 // Then its memory is used again.
 //
-// The memory stays mapped in any case: a slice that is used too late may show other data, but does not
-// crash the program. It is not used again before Release, also if the connection is closed: the garbage collector does
-// not know it. The methods of a Buffer that has been released do nothing, and operations with it
-// return [ErrReleased]. Package verbstest reports both, and a release that was already done.
+// The memory stays mapped, unless it is the program's, which the program may unmap: a slice that is used too late may
+// show other data, but does not crash the program. It is not used again before Release, also if the connection is
+// closed: the garbage collector does not know it. The methods of a Buffer that has been released do nothing, and
+// operations with it return [ErrReleased]. Package verbstest reports both, and a release that was already done.
 //
 // A Buffer is a small value, to be passed by value. Copies refer to the same memory. Its methods may be
 // called concurrently.

@@ -43,8 +43,9 @@ var (
 	ErrReleased = errors.New("rdma: the buffer has been released")
 	// ErrForeign means that the connection cannot use a [Buffer]: it belongs to another device, or was allocated before
 	// all connections of the device were closed, or it is the receive of a short message. Copy it to a buffer of
-	// [Conn.Alloc].
-	ErrForeign = errors.New("rdma: the connection cannot use this buffer: copy it to a buffer of Conn.Alloc")
+	// [Conn.Alloc], or for a [Region] use [Conn.BufferOf] of this connection.
+	ErrForeign = errors.New("rdma: the connection cannot use this buffer: copy it to one of Conn.Alloc, or " +
+		"for a region use its BufferOf")
 	// ErrBounds means that a range is not within a [Token], a [Region] or a [Buffer].
 	ErrBounds = errors.New("rdma: out of bounds")
 	// ErrMisaligned means that the 8 bytes of an atomic operation do not have an address that is a multiple of 8.

@@ -26,8 +26,9 @@ func (c *Conn) Read(ctx context.Context, p []byte, from Token, off int) error {
 }
 
 // ReadBuffer reads b.Len() bytes at off of the peer's memory into b, without a copy. If ctx ends first, b must not
-// be used any more except to release it. It returns [ErrForeign] for memory of another device, and for that of a
-// message that is not longer than Options.EagerSize.
+// be used any more except to release it, and the bytes of a [Region] may change until [Conn.Flush] or Close of the
+// region has returned nil. It returns [ErrForeign] for memory of another device, and for that of a message that is not
+// longer than Options.EagerSize.
 func (c *Conn) ReadBuffer(ctx context.Context, b Buffer, from Token, off int) error {
 	return c.onesided("read from", c.readBuffer(ctx, b, from, off))
 }

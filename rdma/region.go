@@ -40,18 +40,19 @@ type sharedMR struct {
 // NewRegion returns a region of n bytes, which are 0. n must be positive, and a multiple of 8 for CanAtomic.
 func NewRegion(n int) *Region { return RegionOf(make([]byte, n)) }
 
-// RegionOf returns a region of the bytes of b, which the program must be able to write. Until Close, b must not be in
-// memory that the program unmaps.
+// RegionOf returns a region of the bytes of b. The program must be able to write to b, and must not unmap it before
+// Close has returned nil.
 func RegionOf(b []byte) *Region {
 	r := RegionFunc(len(b), func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) { return pd.RegMR(b, a) })
 	r.b = b
 	return r
 }
 
-// RegionFunc returns a region of n bytes that register registers at a device, with at least the access a: memory on
-// demand ([uverbs.OnDemand]), of a dma-buf ([uverbs.PD.RegDMABuf]) or of a device. register is called when the region
-// is first used at a device, by different goroutines at the same time for different devices. The region closes the MR.
-// [Region.Bytes] and [Buffer.Bytes] return nil.
+// RegionFunc returns a region of n bytes, which register registers: for example memory on demand ([uverbs.OnDemand]),
+// of a dma-buf ([uverbs.PD.RegDMABuf]) or of a device. The MR must be of pd, have at least n bytes and the access a;
+// the region closes it. register is called when the region is first used at a device, by different goroutines at the
+// same time for different devices. register may be called again, also after the device was opened again; it must not
+// use the region. [Region.Bytes] and [Buffer.Bytes] return nil.
 func RegionFunc(n int, register func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error)) *Region {
 	return &Region{n: n, reg: register, mrs: map[*pool]*sharedMR{}, shares: map[*Share]struct{}{}}
 }
@@ -172,7 +173,9 @@ func (r *Region) release(s *sharedMR) error {
 //
 // The buffer may be used on any connection through the same device, and belongs to the program until it is released or
 // sent, as every [Buffer]. Any number of buffers of a region may exist at the same time. The bytes of a buffer that was
-// sent must not be changed before the peer has them: see [Conn.Flush].
+// sent must not be changed before the peer has them: see [Conn.Flush]. After an operation whose context has ended, the
+// device may still read or change the bytes, also after Release, until Flush of its connection or Close of the region
+// has returned nil.
 //
 // BufferOf returns [ErrBounds] if the bytes are not within the region, [ErrTooLong] for more than 1 GiB, [ErrReleased]
 // after Close of the region, net.ErrClosed after Close of all connections of the device, and the errors of
