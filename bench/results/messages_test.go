@@ -92,10 +92,10 @@ func TestBesideCgo(t *testing.T) {
 	}
 	page := r.Page()
 	for _, want := range []string{
-		"- goverbs takes **fewer than cgo** for posting and polling (0.30; 0.20 to 0.40), message of 64 bytes and its echo" +
-			" (0.80), and **more than cgo** for READ of 64 bytes (1.60).\n",
-		"- goverbs takes **fewer than TCP** for message of 64 bytes and its echo (0.50), and **more than TCP** for" +
-			" connect and close both ends (9.00).\n",
+		"- goverbs takes **fewer than cgo** for posting and polling (0.30; 0.20 to 0.40), a message of 64 bytes and its" +
+			" echo (0.80), and **more than cgo** for READ and WRITE with their waits (1.60).\n",
+		"- goverbs takes **fewer than TCP** for a message of 64 bytes and its echo (0.50), and **more than TCP** for" +
+			" connecting and closing (9.00).\n",
 		"#### Messages, READ and WRITE, beside cgo and TCP, instructions\n",
 		"| operation |  | rdma | cgo | TCP | rdma to cgo | rdma to TCP | cm to cgo |",
 		"| READ of 64 bytes |  | 4000 | 2500 |  | 1.60 |  | 1.20 |",

@@ -138,6 +138,18 @@ func (r *Run) summary() (rows [][]string) {
 	return append(rows, all.row("**all**", ""))
 }
 
+// waiting are the kinds of operations that wait, with their figures of MessagesTest.
+var waiting = []struct {
+	what    string
+	figures []string
+}{
+	{"READ and WRITE with their waits", []string{"read", "write"}},
+	{"a message of 64 bytes and its echo", []string{"small"}},
+	{"messages of 1 MiB", []string{"large", "offered"}},
+	{"echoes on 100 connections at once", []string{"many"}},
+	{"connecting and closing", []string{connect}},
+}
+
 // verdicts returns a sentence for each alternative to Go: where Go takes fewer instructions, and where more.
 func (r *Run) verdicts() (all []string) {
 	for _, who := range []string{Cgo, C, TCP} {
@@ -165,8 +177,12 @@ func (r *Run) verdicts() (all []string) {
 			}
 		}
 		add("posting and polling", slices.DeleteFunc(r.Of(counted, "requests", ""), func(s Series) bool { return s.At != 1 }))
-		for _, o := range operations {
-			add(o.what, r.Of(MessageInstructions, MessagesTest, o.figure))
+		for _, k := range waiting {
+			var series []Series
+			for _, figure := range k.figures {
+				series = append(series, r.Of(MessageInstructions, MessagesTest, figure)...)
+			}
+			add(k.what, series)
 		}
 		if len(less)+len(more) > 0 {
 			all = append(all, verdict(who, less, more))
