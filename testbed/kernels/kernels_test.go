@@ -87,7 +87,6 @@ const pages = "Open|Conformance|RingsUnmapped|MRAtAddress|Memlock|Limits|Rereg.*
 const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|Links|Kernel"
 
 var places = []place{
-	// On 6.1 with one CPU, a doorbell returns when all requests are complete, so none is left to drain.
 	{config: vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true, CPUs: 2}, packages: library, skip: scale,
 		repeats: "6.12/amd64", divided: true},
 	{config: vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true, CPUs: 2},

@@ -195,7 +195,8 @@ func (l *loop) reconnectA(t *testing.T) {
 }
 
 // TestDeviceSQD checks that in SQD the requests that have started complete, that an event then
-// reports that the send queue is drained, and that the other requests start in RTS.
+// reports that the send queue is drained, and that the other requests, at least one that is posted
+// in SQD, start in RTS. On Linux 6.1 all may have started: rxe executes them in the doorbell.
 func TestDeviceSQD(t *testing.T) {
 	l := newLoop(t, nil)
 	const n = 60
@@ -235,7 +236,7 @@ func TestDeviceSQD(t *testing.T) {
 	}
 	t.Logf("%d of %d requests had begun", next, n)
 	post(t, l.a.qp, uverbs.SendWR{WRID: n, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled})
-	if next == n || take() > 0 {
+	if take() > 0 {
 		t.Errorf("%d requests have completed, one of them in SQD", next)
 	}
 	check(t, l.a.qp.Modify(uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.MaskState))
