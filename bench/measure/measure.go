@@ -129,6 +129,7 @@ func Main(name string, open func(addr string, tails bool) ([]*Level, error)) {
 	addr := flag.String("addr", "10.9.0.1", "address of the device")
 	rounds := flag.Int("rounds", 25, "number of rounds")
 	tail := flag.Int("tail", 0, "measure the times of this many single operations instead")
+	flag.IntVar(&churnGOGC, "gogc", churnGOGC, "GOGC beside which messages are measured, with -tail")
 	flag.Parse()
 	err := errors.New("unexpected argument, or a number below 1")
 	if flag.NArg() == 0 && *rounds > 0 && *tail >= 0 {

@@ -86,6 +86,9 @@ type block struct {
 	_    [56]byte
 }
 
+// churnGOGC is GOGC meanwhile. With 1, as by default, one collection follows the other.
+var churnGOGC = 1
+
 // A churn is a goroutine that replaces blocks of the heap at a steady rate. A collection begins when the heap has grown
 // by a hundredth: one follows the other.
 type churn struct {
@@ -98,7 +101,7 @@ func startChurn() *churn {
 	for i := range c.all {
 		c.all[i] = &block{}
 	}
-	debug.SetGCPercent(1)
+	debug.SetGCPercent(churnGOGC)
 	go c.run()
 	return c
 }

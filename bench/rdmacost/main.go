@@ -4,6 +4,7 @@
 //
 //	rdmacost -addr 10.9.0.1
 //	rdmacost -addr 10.9.0.1 -tail 2000 -level cm
+//	rdmacost -addr 10.9.0.1 -tail 2000 -gogc 100 -polling 1ms
 //
 // Each figure is the median of several rounds, for one operation: rdma's, cm's and their ratio. With -level, only that
 // level is measured; tcp is the same work on TCP, with package net. With -tail, figures are quantiles of the times of
@@ -21,6 +22,8 @@ import (
 	"github.com/goverbs/goverbs/rdma"
 )
 
+var polling = flag.Duration("polling", 0, "rdma.Options.Polling of -level rdma")
+
 func main() {
 	level := flag.String("level", "", "rdma, cm or tcp: measure this level alone (default rdma, with -tail)")
 	measure.Main("rdmacost", func(addr string, tails bool) ([]*measure.Level, error) {
@@ -36,7 +39,7 @@ func open(ctx context.Context, addr, level string, tails bool) ([]*measure.Level
 	case level == "cm":
 		return one(newHand(ctx, addr))
 	case level == "rdma" || level == "" && tails:
-		return one(newEasy(ctx, addr, &rdma.Options{}))
+		return one(newEasy(ctx, addr, &rdma.Options{Polling: *polling}))
 	case level != "":
 		return nil, fmt.Errorf("unknown level %q", level)
 	}
