@@ -23,6 +23,9 @@ BENCHES  = $(sort $(patsubst %/,./%,$(dir $(shell git grep -l '^func Benchmark' 
 BEDBENCH = $(sort $(patsubst testbed/%/,./%,$(dir $(shell git grep -l '^func Benchmark' -- 'testbed/*_test.go'))))
 MODULE   = github.com/goverbs/goverbs
 
+# Many hermetic tests wait for timeouts more than they compute.
+HERMETIC = -vet=off -p 4
+
 # Packages whose guests take longest come first, so that none of them is left alone at the end.
 LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
@@ -40,7 +43,7 @@ check: ## the hermetic tests: no device, no guest, no network beyond the Go modu
 	for m in . testbed; do \
 		$(GO) vet -C $$m ./... && $(GO) vet -C $$m -tags device,vm,soak,speed ./... && \
 		GOARCH=arm64 $(GO) vet -C $$m -tags device,vm,soak,speed ./... && \
-		$(GO) test -C $$m -vet=off ./... || exit 1; \
+		$(GO) test -C $$m $(HERMETIC) ./... || exit 1; \
 	done
 	$(GO) test -vet=off -gcflags=$(MODULE)/...=-d=checkptr $(UNSAFE)
 	$(GO) test -vet=off -run='^$$' -bench=. -benchtime=1x $(BENCHES)
