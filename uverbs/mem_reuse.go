@@ -34,11 +34,18 @@ func reusedSize(n int) int {
 
 // takeSpare returns memory of a size of reusedSize.
 func takeSpare(size int) ([]byte, error) {
+	if b := oldSpare(size); b != nil {
+		return b, nil
+	}
+	return mapPages(size) // without the lock: the kernel may wait for page faults of other threads
+}
+
+func oldSpare(size int) []byte {
 	spares.Lock()
 	defer spares.Unlock()
 	all := spares.bySize[size]
 	if len(all) == 0 {
-		return mapPages(size)
+		return nil
 	}
 	last := len(all) - 1
 	s := all[last]
@@ -46,7 +53,7 @@ func takeSpare(size int) ([]byte, error) {
 	if s.resident {
 		spares.resident -= size
 	}
-	return s.b, nil
+	return s.b
 }
 
 // putSpare makes b available to takeSpare.
