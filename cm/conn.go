@@ -83,6 +83,11 @@ type Options struct {
 	// created on c with [Conn.AllocMsgs], [Conn.RegMsgs] and the like are closed, as
 	// are the objects that they have passed to [Conn.Own].
 	Setup func(c *Conn) error
+	// Established is called when the peer has confirmed the connection, before Dial or Accept returns it: exchange there
+	// what has to precede all messages, such as proofs of who the two sides are. ctx is that of Dial, or ends with
+	// ListenOptions.HandshakeTimeout: a peer that does not reply occupies a handshake of the listener until then. Call
+	// nothing on c that closes it. An error ends the connection; the peer receives [ErrDisconnected].
+	Established func(ctx context.Context, c *Conn) error
 }
 
 // ListenOptions configure a listener. Nil stands for the zero ListenOptions, and the zero value of each
@@ -207,6 +212,15 @@ func (c *Conn) setUp(o *Options) (fromCaller bool, err error) {
 	return err != nil, err
 }
 
+// established calls Options.Established. peerData is what the peer has sent.
+func (c *Conn) established(ctx context.Context, o *Options, peerData []byte) error {
+	c.peerData = peerData
+	if o.Established == nil {
+		return nil
+	}
+	return withStep("establish", o.Established(ctx, c))
+}
+
 // choosePD returns the PD that the options select, or nil for the one that the ids of
 // the device share. It sets the PD of the id, because Prepare uses it before CreateQP.
 func (c *Conn) choosePD(o *Options) (pd *uverbs.PD, err error) {
@@ -262,9 +276,8 @@ func (c *Conn) param(o *Options) *ConnParam {
 
 // finishSetup ends the setup of a connection that is established. From then on, the
 // caller closes its MRs.
-func (c *Conn) finishSetup(peerData []byte) *Conn {
+func (c *Conn) finishSetup() *Conn {
 	c.id.setup.Store(nil)
-	c.peerData = peerData
 	return c
 }
 

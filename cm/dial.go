@@ -236,7 +236,10 @@ func dialBy(ctx context.Context, o *Options, resolve func(*SyncID) error) (_ *Co
 	if err := s.Connect(ctx, c.param(o)); err != nil {
 		return nil, explainDeadline(ctx, err, before, time.Since(began)-before)
 	}
-	return c.finishSetup(s.Event().PrivateData), nil
+	if err := c.established(ctx, o, s.Event().PrivateData); err != nil {
+		return nil, err
+	}
+	return c.finishSetup(), nil
 }
 
 // explainDeadline adds what to check to the error of Connect, if the deadline of ctx has passed. The steps before it

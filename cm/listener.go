@@ -168,7 +168,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if a.err != nil {
 			return nil, a.err
 		}
-		return a.conn.finishSetup(a.conn.peerData), nil
+		return a.conn.finishSetup(), nil
 	case <-l.done:
 		return nil, l.endCause()
 	case <-ctx.Done():

@@ -30,7 +30,7 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.finishSetup(c.peerData), nil
+	return c.finishSetup(), nil
 }
 
 // accept is Accept without Conn.finishSetup. It calls wait before it waits for the peer, and
@@ -42,7 +42,10 @@ func (r *Request) accept(o *Options, wait func() (context.Context, context.Cance
 	var refuseErr error
 	if err == nil {
 		ctx, cancel := wait()
-		err = c.id.Accept(ctx, c.param(o))
+		if err = c.id.Accept(ctx, c.param(o)); err == nil {
+			err = c.established(ctx, o, c.peerData)
+			fromCaller = err != nil
+		}
 		cancel()
 	} else {
 		// Not after Accept: the kernel would go on repeating the reply, and the command
