@@ -20,6 +20,7 @@ func TestDevice(t *testing.T) {
 		"Slices": TestSlices, "FanOut": TestFanOut, "RegionBuffers": TestRegionBuffers, "Flush": TestFlush,
 		"FlushChanges": TestFlushChanges, "FlushRace": TestFlushRace,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
+		"TLS": TestTLS, "TLSRefused": TestTLSRefused,
 	} {
 		t.Run(name, f)
 	}

@@ -19,6 +19,9 @@ import (
 // [cm.ErrRejected]. The other errors are those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	full, err := o.complete(maxDialData)
+	if err == nil {
+		err = full.completeClientTLS(addr)
+	}
 	if err != nil {
 		return nil, &Error{Op: "dial " + addr, Err: err}
 	}
@@ -29,16 +32,19 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		return c.prepare(qp)
 	}
 	co.Setup = func(*cm.Conn) error { return c.setUp() }
-	m, err := cm.Dial(ctx, addr, &co)
-	if err != nil {
+	co.Established = func(ctx context.Context, m *cm.Conn) (err error) {
+		if c.remote, err = parseHello(m.PrivateData(), server); err == nil {
+			err = c.remote.checkTLS(full, server)
+		}
+		if err != nil {
+			return err
+		}
+		return c.established(ctx, server)
+	}
+	if _, err := cm.Dial(ctx, addr, &co); err != nil {
 		return nil, &Error{Op: "dial " + addr, Err: err}
 	}
-	if c.remote, err = parseHello(m.PrivateData(), server); err != nil {
-		return nil, &Error{Op: "dial", Peer: m.RemoteAddr(), Err: errors.Join(err, m.Close())}
-	}
-	if err := c.start(); err != nil {
-		return nil, &Error{Op: "dial", Peer: m.RemoteAddr(), Err: errors.Join(err, m.Close())}
-	}
+	c.start()
 	return c, nil
 }
 
@@ -81,13 +87,21 @@ func (c *Conn) setUp() error {
 	return c.postReceives(c.slots[:c.filled])
 }
 
-// start begins the exchange of messages. c.remote is set.
-func (c *Conn) start() error {
+// established begins the exchange of messages with the peer, which has the given role. c.remote is set.
+func (c *Conn) established(ctx context.Context, peer role) error {
 	c.local, c.peer = c.cm.LocalAddr(), c.cm.RemoteAddr()
 	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
 	c.replies.most = replyDepth(c.remote.depth)
 	c.initWindows(min(c.options.Offers, c.remote.offers))
 	c.initCancels()
+	if c.options.TLS == nil {
+		return nil
+	}
+	return c.authenticate(ctx, peer)
+}
+
+// start tells of the connection, which the program gets, and starts its timers.
+func (c *Conn) start() {
 	c.watch()
 	if l := c.options.Logger; l != nil {
 		l.Debug("rdma: connected", "local", c.local, "peer", c.peer)
@@ -97,7 +111,6 @@ func (c *Conn) start() error {
 	}
 	c.startKeepAlive() // a timer may end the connection at once
 	c.startIdleTimer()
-	return nil
 }
 
 type closerFunc func() error

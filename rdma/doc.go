@@ -50,6 +50,11 @@
 // does nothing. Nothing is accessible that was not shared: each share is a memory window that only the
 // one connection can use, and [Share.Revoke] ends it.
 //
+// # Who the peer is
+//
+// With Options.TLS, both sides prove who they are before [Dial] and [Listener.Accept] return. Nothing is encrypted
+// after that.
+//
 // # Waiting
 //
 // Calls wait until their context ends, park their goroutine and occupy no thread. A connection has no goroutine of its

@@ -243,14 +243,21 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err e
 	if c.closing {
 		return c.joinShutdown(ctx), c.releaseAgain()
 	}
+	defer close(c.done)
+	flushed = c.endWith(ctx, reason)
+	return flushed, c.release()
+}
+
+// endWith ends a connection that no other call closes, without releasing its resources. It returns why the peer may not
+// have received everything. The caller holds c.mu, which endWith releases.
+func (c *Conn) endWith(ctx context.Context, reason *CloseError) error {
 	c.closing, c.reason = true, reason
 	c.endContexts(c.closeError())
-	defer close(c.done)
 	ctx, c.endFlush = context.WithCancelCause(ctx)
 	defer c.endFlush(nil)
 	c.dismiss()
 	go c.watchFlush(ctx)
-	flushed = c.flush(ctx)
+	flushed := c.flush(ctx)
 	c.flushed = flushed
 	if c.err == nil {
 		c.end(c.closeError())
@@ -260,7 +267,7 @@ func (c *Conn) shutdown(ctx context.Context, reason *CloseError) (flushed, err e
 	// The QP stops first: to the peer, a window that is closed while the QP works is an access that was not permitted.
 	// An error means that the connection has ended already.
 	_ = c.cm.ID().ID.Disconnect()
-	return flushed, c.release()
+	return flushed
 }
 
 // release releases the resources of a connection that is being closed.

@@ -33,7 +33,8 @@ var (
 	// is cm.ErrVersion. The error of a client that a listener has refused also matches cm.ErrRejected.
 	ErrVersion = cm.ErrVersion
 	// ErrUnauthenticated means that the listener serves only clients that prove who they are. It is
-	// cm.ErrUnauthenticated, and the error also matches cm.ErrRejected. Listeners of this version serve all.
+	// cm.ErrUnauthenticated: see Options.TLS. If the listener has refused the client at once, because only one of the two
+	// sides sets Options.TLS, the error also matches cm.ErrRejected.
 	ErrUnauthenticated = cm.ErrUnauthenticated
 	// ErrTooLong means that a message is longer than [Options].MaxMessage of the peer, that
 	// private data does not fit, that a datagram is longer than the MTU, or that a buffer or a [Share] would be longer

@@ -34,6 +34,7 @@ type hello struct {
 	maxMessage int    // length of messages
 	fields     []byte // encoded; version 1 defines none
 	data       []byte // the private data of the program
+	raw        []byte // encoded, with data, as a peer has sent it
 }
 
 const (
@@ -63,6 +64,7 @@ type features uint32
 
 const (
 	featureCancel features = 1 << iota // kindCancel
+	featureTLS                         // the connection begins with a handshake of TLS: only with Options.TLS
 
 	allFeatures = featureCancel
 )
@@ -74,6 +76,8 @@ const (
 	client role = iota
 	server
 )
+
+func (r role) String() string { return [...]string{"client", "server"}[r] }
 
 func (h *hello) bytes() []byte {
 	le := binary.LittleEndian
@@ -109,7 +113,8 @@ func parseHello(b []byte, peer role) (h hello, err error) {
 	h.features = features(le.Uint32(b[8:]))
 	h.depth, h.offers, h.eager = int(le.Uint16(b[12:])), int(b[14]), int(le.Uint32(b[16:]))
 	h.maxMessage = int(le.Uint32(b[20:]))
-	h.fields, h.data = append([]byte(nil), b[helloLen:n]...), append([]byte(nil), b[n:n+data]...)
+	h.raw = append([]byte(nil), b[:n+data]...)
+	h.fields, h.data = h.raw[helloLen:n], h.raw[n:]
 	return h, h.check()
 }
 

@@ -52,7 +52,7 @@ func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncomi
 
 // prefetch begins to read a message before the program asks for it, if memory is at hand.
 func (c *Conn) prefetch(in *incoming) {
-	if c.err == nil && c.room() > 0 {
+	if c.err == nil && !c.handshaking && c.room() > 0 {
 		// Recv returns the error.
 		_, _ = c.readAtOnce(in)
 	}

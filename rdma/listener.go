@@ -25,6 +25,9 @@ type Listener struct {
 // chooses. The errors are those of [cm.Listen], and [uverbs.ErrInvalid] for ListenOptions out of range.
 func Listen(addr string, o *ListenOptions) (*Listener, error) {
 	full, err := o.complete()
+	if err == nil {
+		err = full.completeServerTLS()
+	}
 	if err != nil {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
 	}
@@ -37,6 +40,12 @@ func Listen(addr string, o *ListenOptions) (*Listener, error) {
 	co := full.cm()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
+	co.Established = func(ctx context.Context, m *cm.Conn) error {
+		if err := l.find(m).established(ctx, client); err != nil {
+			return l.refuse(m, err)
+		}
+		return nil
+	}
 	co.Refused = func(peer netip.Addr, err error) { l.refused(netip.AddrPortFrom(peer, 0), err) }
 	if l.cm, err = cm.Listen(addr, &co); err != nil {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
@@ -56,6 +65,9 @@ func (r *refusal) Unwrap() []error { return []error{errRefused, r.err} }
 // prepare creates the Conn of a request.
 func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	h, err := parseHello(m.PrivateData(), client)
+	if err == nil {
+		err = h.checkTLS(&l.options.Options, client)
+	}
 	if err != nil {
 		return l.refuse(m, err)
 	}
@@ -105,9 +117,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		}
 		c := l.find(m)
 		l.remove(m)
-		if err := c.start(); err != nil {
-			return nil, &Error{Op: "accept at", Local: l.Addr(), Err: errors.Join(err, m.Close())}
-		}
+		c.start()
 		return c, nil
 	}
 }

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -59,6 +60,15 @@ type Options struct {
 	// Polling is how long a call that waits polls before it sleeps: see [uverbs.CQ.SetPolling]. If it is 0, the library
 	// chooses; if it is negative, calls sleep at once.
 	Polling time.Duration
+
+	// TLS makes both sides prove who they are when they connect, before Dial or Accept returns and before anything of the
+	// program is sent: by TLS 1.3, and for this connection only. Both sides have to set it: a client's has RootCAs and
+	// Certificates, the server's also ClientCAs and ClientAuth, tls.RequireAndVerifyClientCert. Otherwise clients need no
+	// certificate. The name to verify is by default the host that is dialed. If the proof fails, Dial returns
+	// [ErrUnauthenticated] with the cause, and ListenOptions.Refused gets the same. TLS does not encrypt what the program
+	// sends, reads and writes later: see the guide. By default there is no proof, and anybody who reaches the port is
+	// served. [Conn.TLS] has the certificates.
+	TLS *tls.Config
 
 	// Logger receives a record at level debug for each connection that begins or ends, and at level
 	// warn for each peer that breaks the protocol. Nil stands for none.
@@ -154,8 +164,12 @@ func orDefault[T int | time.Duration](n, d T) T {
 }
 
 func (o *Options) hello() hello {
-	return hello{versions: spoken, features: allFeatures, depth: o.Depth, eager: o.EagerSize, offers: o.Offers,
+	h := hello{versions: spoken, features: allFeatures, depth: o.Depth, eager: o.EagerSize, offers: o.Offers,
 		maxMessage: o.MaxMessage, data: o.PrivateData}
+	if o.TLS != nil {
+		h.features |= featureTLS
+	}
+	return h
 }
 
 // complete returns a copy of o with the defaults filled in.

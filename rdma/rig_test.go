@@ -82,12 +82,15 @@ func runOn(m *verbstest.Machine, f func()) {
 // listen returns a listener on the machine of the server.
 func (p *pair) listen(t testing.TB, o *rdma.Options) (l *rdma.Listener) {
 	t.Helper()
-	addr := ":7471"
-	if onKernel {
-		addr = deviceIP + ":0"
-	}
-	p.onServer(func() { l = must(rdma.Listen(addr, listening(o)))(t) })
+	p.onServer(func() { l = must(rdma.Listen(p.listenAddr(), listening(o)))(t) })
 	return l
+}
+
+func (p *pair) listenAddr() string {
+	if onKernel {
+		return deviceIP + ":0"
+	}
+	return ":7471"
 }
 
 // listening returns the options of a listener whose connections have the options o.

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"crypto/tls"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -21,13 +22,15 @@ type Conn struct {
 	cq   *uverbs.CQ
 	pool *pool
 
-	poolClosed bool // belongs to receiving
-	account    account
-	options    *Options
-	remote     hello // what the peer has said
-	local      netip.AddrPort
-	peer       netip.AddrPort
-	inline     int // SENDs up to this length need no memory
+	poolClosed  bool // belongs to receiving
+	account     account
+	options     *Options
+	remote      hello // what the peer has said
+	tls         *tls.ConnectionState
+	handshaking bool // of TLS; belongs to mu
+	local       netip.AddrPort
+	peer        netip.AddrPort
+	inline      int // SENDs up to this length need no memory
 
 	mu sync.Mutex
 	ending

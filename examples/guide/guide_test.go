@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/sim/certtest"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/verbstest"
 )
@@ -148,6 +149,54 @@ func TestTable(t *testing.T) {
 	})
 	stop()
 	if err := errors.Join(<-served, table.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTrusted checks that peers with certificates of one authority are connected, and others are not.
+func TestTrusted(t *testing.T) {
+	authority, err := certtest.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	net := verbstest.NewNetwork(t)
+	there, here := net.Machine(), net.Machine()
+	addr := there.AddrPort(7471)
+	issue := func(name string) rdma.Options {
+		c, err := authority.Issue(name, addr.Addr().AsSlice())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Trusted(c, authority.Pool)
+	}
+	served := make(chan error, 1)
+	there.Run(func() {
+		l, err := rdma.Listen(":7471", &rdma.ListenOptions{Options: issue("server")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { served <- Serve(ctx, l) }()
+	})
+	here.Run(func() {
+		o := issue("client")
+		c, err := rdma.Dial(ctx, addr.String(), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := c.TLS().PeerCertificates[0].Subject.CommonName; name != "server" {
+			t.Errorf("the server is %q", name)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := Ask(ctx, addr.String(), "hello"); !errors.Is(err, rdma.ErrUnauthenticated) {
+			t.Errorf("without a certificate: %v", err)
+		}
+	})
+	cancel()
+	if err := <-served; err != nil {
 		t.Error(err)
 	}
 }

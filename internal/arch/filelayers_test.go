@@ -53,13 +53,13 @@ var fileLayers = map[string][]fileLayer{
 			"dcistream lagport ratelimit reservedqpn memoryop memoryop_unsafe devicememory drain import interfaces"},
 	},
 	"rdma": {
-		{"values: errors, what is on the wire, options", "doc errors wire options hello"},
+		{"values: errors, what is on the wire, options", "doc errors wire options hello tlsoptions"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
 		{"memory of peers", "token region onesided batch flush"},
 		{"calls", "call cancel"},
 		{"connections that are idle or silent", "idle keepalive"},
-		{"establishing connections", "dial listener client"},
+		{"establishing connections", "tls dial listener client"},
 		{"servers, groups", "serve group grouproute"},
 	},
 	"rsocket": {

@@ -24,6 +24,7 @@ var layers = []struct {
 	{"internal/sim/polltest", []string{"internal/verbs"}},
 	{"internal/sim/leaktest", []string{"internal/leak", "internal/sim/polltest"}},
 	{"internal/noescape", nil},
+	{"internal/sim/certtest", nil},
 	{"internal/sim/errtest", nil},
 	{"internal/sim/failtest", nil},
 	{"internal/getopt", nil},
