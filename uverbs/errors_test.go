@@ -183,6 +183,7 @@ func optionalErrors(t *testing.T) []errorCase {
 		{"CQ moderation, too much", b.cq.Moderate(11, 0), inv},
 		{"dma-buf, another descriptor", dmabuf(0, 0, 0), inv},
 		{"dma-buf, another place in the page", dmabuf(0, 8, 0), inv},
+		{"dma-buf, for windows", dmabuf(0, 0, LocalWrite|MWBindAccess), inv},
 		{"dma-buf, RemoteWrite alone", dmabuf(0, 0, RemoteWrite), inv},
 	}...)
 }

@@ -18,8 +18,11 @@ import (
 // processes without such memory the device may leave it to the CPU to store short messages, and
 // the CPU cannot access the dma-buf. See package provider/mlx5.
 //
+// The kernel accepts LocalWrite, RemoteRead, RemoteWrite, RemoteAtomic and RelaxedOrdering for such
+// memory. On mlx5, a memory window can be bound to it without MWBindAccess.
+//
 // RegDMABuf returns [ErrNotSupported] if the device does not support such memory, as rxe does
-// not.
+// not, and [ErrInvalid] for another access.
 func (p *PD) RegDMABuf(fd int, off uint64, n int, iova uint64, a Access) (*MR, error) {
 	if fd < 0 || n <= 0 || off+uint64(n) < off || iova+uint64(n) < iova {
 		return nil, invalid(opDMABuf, p.String(), fmt.Sprintf("descriptor %d, %d bytes from offset %#x, address %#x: "+
@@ -54,9 +57,12 @@ func (r *registration) regDMABuf(p *PD, fd int, off uint64, n int, iova uint64, 
 }
 
 func (p *PD) explainDMABuf(off, iova uint64, a Access, err error) error {
+	const accepted = LocalWrite | RemoteRead | RemoteWrite | RemoteAtomic | RelaxedOrdering
 	page := uint64(os.Getpagesize())
 	detail := ""
 	switch errno := errnoOf(err); {
+	case errno == unix.EINVAL && a&^accepted != 0:
+		detail = fmt.Sprintf("a dma-buf cannot have the access %v: leave it out", a&^accepted)
 	case notSupported(err):
 		detail = "the device or its driver accepts no memory of other devices"
 	case errno == unix.EBADF || errno == unix.EINVAL && off%page == iova%page && a&(RemoteWrite|RemoteAtomic) == 0:

@@ -71,6 +71,7 @@ const (
 	ImportDM       = "import_dm"     // device memory of another context
 	MemoryOps      = "memory_ops"    // atomic operations on device memory
 	DMABuf         = "dmabuf"
+	UDMABuf        = "udmabuf"         // /dev/udmabuf: dma-bufs of a program's memory
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions per event
 	RateLimit      = "rate_limit"      // of an RC QP
@@ -144,6 +145,7 @@ var table = []rule{
 	{"rxe", Clock, never, "rxe has no clock"},
 	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", DMABuf, never, "rxe has no reg_user_mr_dmabuf"},
+	{"rxe", UDMABuf, version{6, 12}, "the kernel's, not the driver's: Debian's 6.12 is the first with CONFIG_UDMABUF"},
 	{"rxe", PortSpeed, never, "rxe has no query_port_speed"},
 	{"rxe", Moderation, never, "rxe has no modify_cq"},
 	{"rxe", RateLimit, never, "rxe accepts only the standard attributes of a QP"},

@@ -87,6 +87,11 @@ func (k *Kernel) regDMABuf(m *Msg) error {
 	if off%pageSize != iova%pageSize {
 		return unix.EINVAL
 	}
+	const accepted = uapi.IB_UVERBS_ACCESS_LOCAL_WRITE | uapi.IB_UVERBS_ACCESS_REMOTE_READ |
+		uapi.IB_UVERBS_ACCESS_REMOTE_WRITE | uapi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | uapi.IB_UVERBS_ACCESS_RELAXED_ORDERING
+	if access&^accepted != 0 {
+		return unix.EINVAL
+	}
 	if err := k.checkAccess(access); err != nil {
 		return err
 	}
