@@ -35,6 +35,8 @@ var deviceFiles = map[string]string{
 	"provider/rxe/device_test.go":           "rxe does not exist in memory",
 	"rdma/alloc_test.go":                    "counts allocations, also the device's",
 	"rdma/busy_device_test.go":              "the server is another process",
+	"rdma/dmabuf_unsafe_test.go":            "dma-bufs of the kernel",
+	"rdma/foreign_device_test.go":           "machines in memory have no on-demand paging and no dma-bufs",
 	"rdma/device_test.go":                   "runs the tests that run in memory anyway on a device",
 	"rsocket/alloc_test.go":                 "counts allocations, also the device's",
 	"rsocket/device_test.go":                "runs the tests that run in memory anyway on a device",
