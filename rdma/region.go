@@ -50,9 +50,9 @@ func RegionOf(b []byte) *Region {
 
 // RegionFunc returns a region of n bytes, which register registers: for example memory on demand ([uverbs.OnDemand]),
 // of a dma-buf ([uverbs.PD.RegDMABuf]) or of a device. The MR must be of pd, have at least n bytes and the access a,
-// for a dma-buf without [uverbs.MWBindAccess]; the region closes it. register is called when the region is first used at
-// a device, by different goroutines at the same time for different devices. register may be called again, also after the
-// device was opened again; it must not use the region. [Region.Bytes] and [Buffer.Bytes] return nil.
+// for a dma-buf without [uverbs.MWBindAccess]; the region closes it. register is called when the region is first used
+// at a device, by different goroutines at the same time for different devices. register may be called again, also after
+// the device was opened again; it must not use the region. [Region.Bytes] and [Buffer.Bytes] return nil.
 func RegionFunc(n int, register func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error)) *Region {
 	return &Region{n: n, reg: register, mrs: map[*pool]*sharedMR{}, shares: map[*Share]struct{}{}}
 }
