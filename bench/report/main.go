@@ -1,5 +1,6 @@
-// Report writes the page and the charts for the figures that testbed/bench has
-// measured. The charts are in the directory charts beside the page:
+// Report writes the page, its appendix and the charts for the figures that testbed/bench has
+// measured. The charts are in the directory charts beside the page, and the appendix, a page of the
+// same name, is in the directory evidence:
 //
 //	go run ./bench/report bench/figures/go-and-c.json docs/go-and-c.md
 package main
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/goverbs/goverbs/bench/results"
@@ -28,15 +30,18 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(args[1], []byte(r.Page()), 0o644); err != nil {
-		return err
-	}
-	dir := filepath.Join(filepath.Dir(args[1]), "charts")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
+	dir, name := filepath.Split(args[1])
+	appendix := path.Join("evidence", name)
+	files := map[string][]byte{name: []byte(r.Page(appendix)), appendix: []byte(r.Appendix("../" + name))}
 	for _, c := range r.Charts() {
-		if err := os.WriteFile(filepath.Join(dir, c.File), draw(c), 0o644); err != nil {
+		files[path.Join("charts", c.File)] = draw(c)
+	}
+	for name, text := range files {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, text, 0o644); err != nil {
 			return err
 		}
 	}

@@ -72,6 +72,25 @@ func (r *Run) Charts() (all []Chart) {
 	return all
 }
 
+// first are the charts for the main page, in its order, if the run has them. The chart of costs is there besides.
+var first = []string{file("messages", Messages), file("messages", MessageInstructions), file("requests", counted),
+	file("rsockets", Rsocket)}
+
+// chosen divides the charts, without that of costs, into those of the main page and the others. The main page has as
+// many as first names, so that a run of other places has charts there, too.
+func (r *Run) chosen() (shown, others []Chart) {
+	at := func(c Chart) int {
+		if i := slices.Index(first, c.File); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	all := slices.DeleteFunc(r.Charts(), func(c Chart) bool { return c.Costs })
+	slices.SortStableFunc(all, func(a, b Chart) int { return at(a) - at(b) })
+	n := min(len(first), len(all))
+	return all[:n], all[n:]
+}
+
 // costs returns the chart of the summary.
 func (r *Run) costs() []Chart {
 	c := Chart{File: "costs.svg", Title: "What Go costs, divided by what C costs" + lowerIsBetter,

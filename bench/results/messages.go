@@ -32,8 +32,8 @@ var percentiles = []struct{ suffix, what string }{
 }
 
 const aboutMessages = `Both ends are in one process, and wait for completions asleep. rdma is
-[package rdma](../rdma), cm the same work written by hand on [package cm](../cm), without flow control. C is that on the
-synchronous calls of librdmacm, as in rping (` + "`testbed/speed/testdata/messages.c`" + `). rdma offers a
+[package rdma](%[1]s../rdma), cm the same work written by hand on [package cm](%[1]s../cm), without flow control. C is
+that on the synchronous calls of librdmacm, as in rping (` + "`testbed/speed/testdata/messages.c`" + `). rdma offers a
 message that is longer than EagerSize, and the peer reads it; cm and C receive it like any other. Echoes on 100
 connections at once are divided by 100: a message is sent on each before the first echo is received, and each server's
 end waits in a goroutine, in C a thread. To connect includes memory for messages: 192 KiB at each end of rdma, and two
@@ -58,7 +58,7 @@ func (p *page) messages(place string) {
 		return
 	}
 	p.printf("#### %s, %s\n\n", ofMessages, unit(place, unitOf))
-	p.printf("%s", aboutMessages)
+	p.printf(aboutMessages, p.above)
 	if unitOf == "us" {
 		p.printf("\nFigures are quantiles of single times.")
 	} else {

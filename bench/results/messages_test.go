@@ -19,7 +19,7 @@ func TestMessages(t *testing.T) {
 	add(Messages, "churned.p99", "us", 60, 30, 10)
 	add(Messages, "small.p99", "us", 20, 20, 20)
 	add(MessageInstructions, "offered", "ns", 3000, 2000, 1000)
-	page := r.Page()
+	page := both(r)
 	for _, want := range []string{
 		"#### Messages, READ and WRITE, µs\n",
 		"#### Messages, READ and WRITE, instructions\n",
@@ -51,7 +51,7 @@ func TestFabric(t *testing.T) {
 			r.Add(Series{Place: Messages, Test: MessagesTest, Figure: figure, At: 64, Unit: "us"}, who, v)
 		}
 	}
-	page := r.Page()
+	page := both(r)
 	for _, want := range []string{
 		"#### Messages, READ and WRITE, beside libfabric, µs\n",
 		"| operation |  | rdma | libfabric | libfabric RDM | rdma to libfabric | rdma to libfabric RDM | libfabric to C |",
@@ -90,7 +90,7 @@ func TestBesideCgo(t *testing.T) {
 			r.Add(Series{Place: MessageInstructions, Test: MessagesTest, Figure: figure, At: 64, Unit: "ns"}, who, v)
 		}
 	}
-	page := r.Page()
+	page := both(r)
 	for _, want := range []string{
 		"- goverbs takes **fewer than cgo** for posting and polling (0.30; 0.20 to 0.40), a message of 64 bytes and its" +
 			" echo (0.80), and **more than cgo** for READ and WRITE with their waits (1.60).\n",

@@ -19,15 +19,32 @@ const ParallelPosts = "posts by queue pairs"
 // Memory is the test that measures the memory of many objects.
 const Memory = "memory"
 
-// Page returns the run as Markdown: a summary, the charts, and all figures. The
-// charts are files in the directory charts beside the page.
-func (r *Run) Page() string {
-	p := &page{run: r}
+// Page returns the run as Markdown: a summary and the first charts. The charts are files in the directory charts beside
+// the page, and appendix is the path of the page with all figures.
+func (r *Run) Page(appendix string) string {
+	p := &page{run: r, appendix: appendix, charts: "charts/"}
 	p.printf("%s", introduction)
 	p.failures()
 	p.summary()
-	p.charts()
+	shown, _ := r.chosen()
+	if len(shown) > 0 {
+		p.printf("## Charts\n\n")
+		p.wide(shown)
+	}
+	p.printf("## All figures\n\n")
+	p.printf("[The appendix](%s) has them, the other charts, machines, versions and commits.\n\n", appendix)
+	p.repeating()
+	return p.b.String()
+}
+
+// Appendix returns the rest of the run as Markdown: where it was measured, the other charts and all figures. The
+// directory of charts and the documents are above the page.
+func (r *Run) Appendix(main string) string {
+	p := &page{run: r, charts: "../charts/", above: "../"}
+	p.printf(appendixIntroduction, main)
 	p.places()
+	p.groups()
+	p.otherCharts()
 	p.printf("%s", figures)
 	for _, place := range r.ordered() {
 		if place.Name != Native {
@@ -35,7 +52,6 @@ func (r *Run) Page() string {
 		}
 	}
 	p.benchmarks()
-	p.repeating()
 	return p.b.String()
 }
 
@@ -44,6 +60,12 @@ const introduction = `# Go compared with C
 ` + "`make bench`" + ` writes this page. It runs programs in Go and their counterparts in C alternately on
 the same machine, in an order that changes from round to round. [performance.md](performance.md)
 explains the results, and how to make programs fast.
+
+`
+
+const appendixIntroduction = `# Go compared with C: all figures
+
+The figures behind [the summary](%s), which says what a cost is.
 
 `
 
@@ -60,7 +82,7 @@ Absolute figures from emulated machines and software devices are not representat
 Only the comparison is meaningful. Instructions vary least from run to run. p50 is the median, and
 p99 is the time that 99 of 100 messages take at most. A median does not show the slow messages: Go
 can be as fast as C in p50 and many times slower in p99, as beside a busy garbage collector. Where
-single times were measured, the charts show p99, too.
+single times were measured, the charts show p99, too. Median costs of groups of figures:
 
 `
 
@@ -75,7 +97,7 @@ itself.
 
 `
 
-// summary prints when Go is better than what else might be used, the table of costs and its chart.
+// summary prints when Go is better than what else might be used, and the chart of costs.
 func (p *page) summary() {
 	p.printf("## Summary\n\n")
 	if all := p.run.verdicts(); len(all) > 0 {
@@ -86,41 +108,55 @@ func (p *page) summary() {
 		p.printf("\n")
 	}
 	p.printf("%s", costs)
-	for _, c := range p.run.costs() {
-		p.printf("%s\n\n", image(c))
+	p.wide(p.run.costs())
+	if all := p.run.total(); len(all.costs) > 0 {
+		p.printf("Of %d figures, %d are as good as C's; the median cost is %.2f.\n\n", len(all.costs), all.asGood,
+			Quantile(all.costs, 0.5))
 	}
-	p.rows([]string{"what", "measured", "median cost", "as good as C", "highest cost of the others"},
-		p.run.summary())
 }
 
-// charts prints the charts of bars one below the other, and those of lines two in a
-// row.
-func (p *page) charts() {
-	var wide, rows [][]string
-	for _, c := range p.run.Charts() {
+// groups prints the table of costs.
+func (p *page) groups() {
+	if rows := p.run.summary(); len(rows) > 0 {
+		p.printf("## Costs\n\n")
+		p.rows([]string{"what", "measured", "median cost", "as good as C", "highest cost of the others"}, rows)
+	}
+}
+
+// otherCharts prints the charts that are not on the main page: those of bars one below the other, and those of lines
+// two in a row.
+func (p *page) otherCharts() {
+	_, others := p.run.chosen()
+	var wide []Chart
+	var rows [][]string
+	for _, c := range others {
 		switch {
-		case c.Costs: // in the summary
 		case len(c.Rows) > 0:
-			wide = append(wide, []string{image(c)})
+			wide = append(wide, c)
 		case len(rows) == 0 || len(rows[len(rows)-1]) == 2:
-			rows = append(rows, []string{image(c)})
+			rows = append(rows, []string{p.image(c)})
 		default:
-			rows[len(rows)-1] = append(rows[len(rows)-1], image(c))
+			rows[len(rows)-1] = append(rows[len(rows)-1], p.image(c))
 		}
 	}
-	if len(wide)+len(rows) == 0 {
+	if len(others) == 0 {
 		return
 	}
-	p.printf("## Charts\n\n")
-	for _, c := range wide {
-		p.printf("%s\n\n", c[0])
-	}
+	p.printf("## Other charts\n\n")
+	p.wide(wide)
 	if len(rows) > 0 {
 		p.rows([]string{"", ""}, rows)
 	}
 }
 
-func image(c Chart) string { return fmt.Sprintf("![%s](charts/%s)", c.Title, c.File) }
+// wide prints charts one below the other.
+func (p *page) wide(charts []Chart) {
+	for _, c := range charts {
+		p.printf("%s\n\n", p.image(c))
+	}
+}
+
+func (p *page) image(c Chart) string { return fmt.Sprintf("![%s](%s%s)", c.Title, p.charts, c.File) }
 
 // failures lists the failures.
 func (p *page) failures() {
@@ -128,7 +164,7 @@ func (p *page) failures() {
 		return
 	}
 	p.printf("**Some measurements failed.** They have no figures below, or those of an earlier commit, which\n")
-	p.printf("the [table of places](#where-it-was-measured) shows:\n\n")
+	p.printf("the [table of places](%s#where-it-was-measured) shows:\n\n", p.appendix)
 	for _, f := range p.run.Failures {
 		first, _, _ := strings.Cut(f.Why, "\n")
 		p.printf("- %s: %s\n", join(nameOf(f.Part).title, f.What), first)
@@ -166,8 +202,11 @@ func join(parts ...string) string {
 }
 
 type page struct {
-	run *Run
-	b   strings.Builder
+	run      *Run
+	charts   string // the directory of charts
+	above    string // the directory of documents
+	appendix string // the path of the appendix, on the main page
+	b        strings.Builder
 }
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.b, format, args...) }

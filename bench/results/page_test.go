@@ -50,8 +50,11 @@ func sample() *Run {
 	return r
 }
 
+// both returns the page and its appendix.
+func both(r *Run) string { return r.Page("evidence/page.md") + r.Appendix("../page.md") }
+
 func TestPage(t *testing.T) {
-	page := sample().Page()
+	page := both(sample())
 	for _, want := range []string{
 		"- Requests on a software ConnectX, instructions, 100 queue pairs: exit status 1\n",
 		"| latency, p50 | time on soft-RoCE | 1.00 | 2 of 2 |  |\n",
@@ -62,9 +65,9 @@ func TestPage(t *testing.T) {
 		"| waits, many idle queues | time on soft-RoCE | 1.08 | 0 of 2 | " +
 			"1.08: WRITE of 32 bytes and its wait, idle queues: 1 |\n",
 		"| post, many goroutines | time on soft-RoCE | 0.90 | 2 of 2 |  |\n",
-		"![Time per post, by goroutines: lower is better](charts/post-rxe-posts-by-queue-pairs.svg)",
+		"![Time per post, by goroutines: lower is better](../charts/post-rxe-posts-by-queue-pairs.svg)",
 		"| idle queues | Go | C | ratio |\n|---|---|---|---|\n| 1 | 39.0 | 36.0 | **1.08** |\n",
-		"![Time per wait, by idle queues: lower is better](charts/wait-rxe-waits-by-idle-queues.svg)",
+		"![Time per wait, by idle queues: lower is better](../charts/wait-rxe-waits-by-idle-queues.svg)",
 		"| **all** |  | 0.90 | 11 of 17 |  |\n",
 		"![What Go costs, divided by what C costs: lower is better](charts/costs.svg)\n",
 		"| perftest, objects and connections on soft-RoCE, time | soft-RoCE | 1–3 | some CPU, 2 CPUs | " +
@@ -91,9 +94,9 @@ func TestPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	order := []string{"# Go compared with C", "Some measurements failed", "## Summary", "## Charts",
-		"## Where it was measured", "## All figures", "### Requests on", "### perftest", "### Without a device",
-		"## How to repeat it"}
+	order := []string{"# Go compared with C", "Some measurements failed", "## Summary", "## Charts", "## All figures",
+		"## How to repeat it", "# Go compared with C: all figures", "## Where it was measured", "## Costs",
+		"## Other charts", "## All figures", "### Requests on", "### perftest", "### Without a device"}
 	at := 0
 	for _, heading := range order {
 		next := strings.Index(page[at:], heading)
@@ -150,6 +153,37 @@ func TestCharts(t *testing.T) {
 	}
 }
 
+// The main page has the charts that first names, in its order, and others in the place of those that the run does not
+// have. Every other chart is in the appendix.
+func TestChosen(t *testing.T) {
+	r := sample()
+	shown, others := r.chosen()
+	if len(shown) != len(first) || shown[0].File != "requests-instructions.svg" || len(shown)+len(others) != 8 {
+		t.Fatalf("%d charts and %d others", len(shown), len(others))
+	}
+	main, appendix := r.Page("evidence/page.md"), r.Appendix("../page.md")
+	for i, c := range append(shown, others...) {
+		if strings.Contains(main, "(charts/"+c.File+")") != (i < len(shown)) ||
+			strings.Contains(appendix, "(../charts/"+c.File+")") != (i >= len(shown)) {
+			t.Errorf("%s is not on one of the pages", c.File)
+		}
+	}
+	if !strings.Contains(main, "](evidence/page.md)") || !strings.Contains(main, "](evidence/page.md#where-it-was") ||
+		!strings.Contains(appendix, "](../page.md)") {
+		t.Error("the pages have no links to each other")
+	}
+	r, err := Read("../figures/go-and-c.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _ = r.chosen()
+	for i, c := range shown {
+		if c.File != first[i] {
+			t.Errorf("the figures have no chart %s", first[i])
+		}
+	}
+}
+
 // A second use of the package's bars does not have the values of the first.
 func TestChartsTwice(t *testing.T) {
 	r := sample()
@@ -194,7 +228,7 @@ func TestColumns(t *testing.T) {
 	}
 	const want = "| bytes | 2 | 64 | 4096 |\n|---|---|---|---|\n" +
 		"| WRITE (`write_lat`) |  | 1.00 | 1.00 |\n| SEND (`send_lat`) | 1.00 |  | 1.00 |\n"
-	if page := r.Page(); !strings.Contains(page, want) {
+	if page := both(r); !strings.Contains(page, want) {
 		t.Errorf("no\n%s in\n%s", want, page)
 	}
 }

@@ -126,16 +126,23 @@ func (r *Run) groups() (all []*group) {
 
 // summary has a row for each group, and one for all.
 func (r *Run) summary() (rows [][]string) {
-	var all tally
 	for _, g := range r.groups() {
 		rows = append(rows, g.row(g.kind, g.measured))
-		all.asGood += g.asGood
-		all.costs = slices.Concat(all.costs, g.costs)
 	}
 	if len(rows) == 0 {
 		return nil
 	}
+	all := r.total()
 	return append(rows, all.row("**all**", ""))
+}
+
+// total counts the figures of all groups.
+func (r *Run) total() (all tally) {
+	for _, g := range r.groups() {
+		all.asGood += g.asGood
+		all.costs = slices.Concat(all.costs, g.costs)
+	}
+	return all
 }
 
 // waiting are the kinds of operations that wait, with their figures of MessagesTest.

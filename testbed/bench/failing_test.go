@@ -115,7 +115,8 @@ func TestCommit(t *testing.T) {
 		}
 	}
 	git("init", "-q")
-	for _, name := range []string{"a.go", "bench/figures/go-and-c.json", "docs/go-and-c.md", "docs/charts/a.svg"} {
+	for _, name := range []string{"a.go", "bench/figures/go-and-c.json", "docs/go-and-c.md",
+		"docs/evidence/go-and-c.md", "docs/charts/a.svg"} {
 		write(name, "1")
 	}
 	git("add", ".")
@@ -123,7 +124,8 @@ func TestCommit(t *testing.T) {
 	for _, c := range []struct {
 		change string
 		dirty  bool
-	}{{"bench/figures/go-and-c.json", false}, {"docs/charts/a.svg", false}, {"docs/go-and-c.md", false}, {"a.go", true}} {
+	}{{"bench/figures/go-and-c.json", false}, {"docs/charts/a.svg", false}, {"docs/go-and-c.md", false},
+		{"docs/evidence/go-and-c.md", false}, {"a.go", true}} {
 		write(c.change, "2")
 		name, err := commit(t.Context(), dir)
 		if err != nil || len(strings.TrimSuffix(name, dirty)) != 9 || strings.HasSuffix(name, dirty) != c.dirty {

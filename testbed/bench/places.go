@@ -41,7 +41,7 @@ func commit(ctx context.Context, dir string) (string, error) {
 	}
 	name = strings.TrimSpace(name)
 	changes, err := local(ctx, nil, "git", "-C", dir, "status", "--porcelain", "--untracked-files=no", "--", ":/",
-		":/!bench/figures", ":/!docs/go-and-c.md", ":/!docs/charts")
+		":/!bench/figures", ":/!docs/go-and-c.md", ":/!docs/evidence/go-and-c.md", ":/!docs/charts")
 	if changes != "" {
 		name += dirty
 	}

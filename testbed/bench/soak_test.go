@@ -58,14 +58,18 @@ func TestSoakTwoHosts(t *testing.T) {
 		out, md).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
-	page, err := os.ReadFile(md)
-	if err != nil {
-		t.Fatal(err)
+	var page strings.Builder
+	for _, name := range []string{md, filepath.Join(filepath.Dir(md), "evidence", filepath.Base(md))} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page.Write(text)
 	}
 	for _, want := range []string{"two hosts, mlx5_2 (", "; the server's is mlx5_1 |", "### Two hosts, time",
 		"#### Latency, ratios of p50", "#### Connecting", "charts/typical-hosts-send_lat.svg"} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("no %q in\n%s", want, page)
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in\n%s", want, page.String())
 		}
 	}
 	if r := compare("fd00::1", "^write_(lat|bw)/64$", 1); len(r.Series) == 0 {
