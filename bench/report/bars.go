@@ -110,12 +110,17 @@ func drawCosts(c results.Chart) []byte {
 
 func costLabel(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
-// grid draws the vertical lines of an axis below all rows, their labels, and what
-// the axis shows.
+// grid draws the vertical lines of an axis below all rows, their labels as far as there is room for them, and what the
+// axis shows.
 func (p *picture) grid(a axis, ticks []results.Tick, name string, bottom float64) {
+	end := 0.0 // of the last label
 	for _, t := range ticks {
-		p.line("grid", a.at(t.At), plotTop, a.at(t.At), bottom)
-		p.text(a.at(t.At), bottom+tickSpace-4, "middle muted", t.Label)
+		at, half := a.at(t.At), textWidth(t.Label)/2
+		p.line("grid", at, plotTop, at, bottom)
+		if at-half > end+letter {
+			p.text(at, bottom+tickSpace-4, "middle muted", t.Label)
+			end = at + half
+		}
 	}
 	p.text((a.start+a.end)/2, bottom+tickSpace+15, "middle", name)
 }

@@ -200,7 +200,7 @@ func (r *Run) messageCharts(place string) []Chart {
 	}
 	charts[0].X, charts[0].LogX = unit(place, all[0].Unit)+", on a logarithmic axis", true
 	if all[0].Unit == "us" {
-		charts[0].Subtitle += "; each bar ends at the median of all messages, its line at p99"
+		charts[0].Subtitle += "; each bar ends at p50 of all messages, its line at p99"
 		r.addTails(&charts[0], place, all)
 	}
 	return charts

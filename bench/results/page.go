@@ -100,6 +100,7 @@ itself.
 // summary prints when Go is better than what else might be used, and the chart of costs.
 func (p *page) summary() {
 	p.printf("## Summary\n\n")
+	p.overview()
 	if all := p.run.verdicts(); len(all) > 0 {
 		p.printf("%s", aboutVerdicts)
 		for _, v := range all {

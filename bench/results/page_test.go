@@ -1,6 +1,7 @@
 package results
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -181,6 +182,24 @@ func TestChosen(t *testing.T) {
 		if c.File != first[i] {
 			t.Errorf("the figures have no chart %s", first[i])
 		}
+	}
+}
+
+// The README has the table of the page, and a run that lacks one of its figures has no table.
+func TestOverview(t *testing.T) {
+	r, err := Read("../figures/go-and-c.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "|  | cgo bindings | goverbs | TCP |\n"
+	_, rest, found := strings.Cut(r.Page("x"), head)
+	table, _, _ := strings.Cut(rest, "\n\n")
+	readme, err := os.ReadFile("../../README.md")
+	if !found || err != nil || !strings.Contains(string(readme), "\n"+head+table+"\n") {
+		t.Errorf("the table of docs/go-and-c.md is not in README.md (%v): copy it\n%s", err, head+table)
+	}
+	if strings.Contains(sample().Page("x"), head) {
+		t.Error("a table without figures of messages")
 	}
 }
 
