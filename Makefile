@@ -30,7 +30,7 @@ HERMETIC = -vet=off -p 4
 LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all soak bench parity generate hardware api duplicates lint race chaos dist
+.PHONY: help demo check test test-all soak bench parity generate hardware api duplicates lint race chaos dist fuzz vuln notes
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,9 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./bench
 	$(GO) test -C examples/grpc -tags soak -count=1 -timeout 1h -v -run=TestSoak ./...
 	KV_SCHEDULES=10000 $(GO) test -count=1 -timeout 1h ./examples/kv
+	@$(MAKE) --no-print-directory fuzz
+
+fuzz: ## every fuzzer for a while: FUZZ=60s
 	GO=$(GO) tools/fuzz.sh $(FUZZ)
 
 bench: ## Go beside C, measured in guests: docs/go-and-c.md; BENCH=rounds. Two hosts: SERVER=root@a CLIENT=root@b ADDRESS=10.0.0.1 DEVICE=mlx5_0 (docs/hardware.md)
@@ -108,6 +111,10 @@ bin/hardware: # a folder to copy to the machine with the device
 dist: ## static archives, an OCI image and checksums, in bin/dist: VERSION=v0 (docs/deploy.md)
 	$(GO) run -C dist . -o "$(CURDIR)/bin/dist" $(if $(VERSION),-version "$(VERSION)")
 
+notes: ## the section of the changelog for the page of a release, in bin/notes.md: VERSION=v0.1.0
+	@mkdir -p bin
+	$(GO) run -C tools ./notes ../CHANGELOG.md "$(VERSION)" >bin/notes.md
+
 api: ## compare the API with that of the last release (docs/support.md)
 	@$(GO) build -C tools -o "$(CURDIR)/bin/apicheck" ./apicheck
 	bin/apicheck . tools/apicheck/accepted.txt
@@ -115,6 +122,10 @@ api: ## compare the API with that of the last release (docs/support.md)
 duplicates: ## find code that is written twice
 	@$(GO) build -C tools -o "$(CURDIR)/bin/dupl" github.com/mibk/dupl
 	sh tools/duplicates.sh bin/dupl
+
+vuln: ## look for known vulnerabilities in what the library and its programs use
+	@$(GO) build -C tools -o "$(CURDIR)/bin/govulncheck" golang.org/x/vuln/cmd/govulncheck
+	bin/govulncheck ./...
 
 lint: ## vet and staticcheck
 	$(GO) vet ./...

@@ -5,6 +5,7 @@ package tools
 
 import (
 	_ "github.com/mibk/dupl"
+	_ "golang.org/x/vuln/cmd/govulncheck"
 	_ "gotest.tools/gotestsum"
 	_ "honnef.co/go/tools/cmd/staticcheck"
 )
