@@ -46,7 +46,8 @@ func counted() string {
 			impossible++
 		}
 	}
-	return fmt.Sprintf("With package [rdma](../guide.md), %d of these %d mistakes are impossible:", impossible, len(mistakes))
+	return fmt.Sprintf("With package [rdma](../guide.md), %d of these %d mistakes are impossible:", impossible,
+		len(mistakes))
 }
 
 // replace replaces the part of text with a name.
