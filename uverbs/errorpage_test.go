@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errorPage renders docs/errors.md: the text of testdata/errorpage.md, and below each
+// errorPage renders docs/evidence/errors.md: the text of testdata/errorpage.md, and below each
 // heading the errors of the group with that name.
 func errorPage(t *testing.T, groups []errorGroup) string {
 	t.Helper()
@@ -38,6 +39,27 @@ func errorPage(t *testing.T, groups []errorGroup) string {
 		}
 	}
 	return out.String()
+}
+
+var quoted = regexp.MustCompile("(?m)^\\|[^|]*\\| [^|`]*`([^`]+)` \\|")
+
+// usualErrors checks that the texts that docs/errors.md quotes are on the page of all errors. Those of cm are in the
+// guide, whose tests check them.
+func usualErrors(t *testing.T, all string) {
+	t.Helper()
+	text := string(good(os.ReadFile("../docs/errors.md"))(t))
+	guide := string(good(os.ReadFile("../docs/guide.md"))(t))
+	quotes := quoted.FindAllStringSubmatch(text, -1)
+	for _, q := range quotes {
+		if !strings.Contains(all, q[1]) && !strings.Contains(guide, q[1]) && q[1] != "uverbs.ErrBusy" {
+			t.Errorf("docs/errors.md: no error has the text %q", q[1])
+		}
+	}
+	_, example, _ := strings.Cut(text, "```\n")
+	example, _, _ = strings.Cut(example, "\n```")
+	if len(quotes) < 10 || !strings.Contains(all, strings.ReplaceAll(example, "\n", " ")) {
+		t.Errorf("docs/errors.md quotes %d texts, and the example %q", len(quotes), example)
+	}
 }
 
 // stateTables renders the transitions of each type of QP.

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An errorGroup is a section of the golden file and of docs/errors.md.
+// An errorGroup is a section of the golden file and of docs/evidence/errors.md.
 type errorGroup struct {
 	name  string
 	cases []errorCase
@@ -69,7 +69,9 @@ func TestErrorTexts(t *testing.T) {
 		}
 		out.WriteString("\n")
 	}
-	ioctltest.GoldenFile(t, "../docs/errors.md", errorPage(t, groups))
+	page := errorPage(t, groups)
+	ioctltest.GoldenFile(t, "../docs/evidence/errors.md", page)
+	usualErrors(t, page)
 	ioctltest.Golden(t, "errors", out.String())
 }
 
