@@ -167,7 +167,7 @@ func (p *page) requests(place string) {
 	}
 	p.printf("#### A request, %s\n\n", unit(place, "ns"))
 	p.printf("The column cgo is a Go program that calls libibverbs. A request of 32 in a call or a batch is one of the\n")
-	p.printf("32. [benchmarks.md](%sbenchmarks.md) explains the rows.\n\n", p.above)
+	p.printf("32. [benchmarks.md](benchmarks.md) explains the rows.\n\n")
 	p.rows([]string{"", Go, C, "Go to C", Cgo, "Go to cgo"}, rows)
 }
 
