@@ -30,7 +30,7 @@ HERMETIC = -vet=off -p 4
 LONG     = $(patsubst %,./%,kernels connectx/judge interop faults differential perftest parity vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all soak bench parity generate hardware api duplicates lint race chaos dist fuzz vuln notes
+.PHONY: help demo check test test-all soak bench parity generate hardware api duplicates lint race chaos dist fuzz vuln notes site
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -110,6 +110,9 @@ bin/hardware: # a folder to copy to the machine with the device
 
 dist: ## static archives, an OCI image and checksums, in bin/dist: VERSION=v0 (docs/deploy.md)
 	$(GO) run -C dist . -o "$(CURDIR)/bin/dist" $(if $(VERSION),-version "$(VERSION)")
+
+site: ## the documentation as a static site, in bin/site
+	$(GO) run -C tools ./site -o "$(CURDIR)/bin/site" "$(CURDIR)"
 
 notes: ## the section of the changelog for the page of a release, in bin/notes.md: VERSION=v0.1.0
 	@mkdir -p bin
