@@ -1,6 +1,7 @@
 package results
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -201,6 +202,58 @@ func TestOverview(t *testing.T) {
 	if strings.Contains(sample().Page("x"), head) {
 		t.Error("a table without figures of messages")
 	}
+}
+
+// What docs/should-i-use-it.md and the README say of goverbs, divided by others, is what was measured.
+func TestDecision(t *testing.T) {
+	r, err := Read("../figures/go-and-c.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/should-i-use-it.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		what, format string
+		figures      []string
+	}{{"a message of 64 bytes and its echo", "%.1f", []string{"small"}},
+		{"a message of 1 MiB", "%.1f", []string{"large", "offered"}},
+		{"echoes on 100 connections at once", "%.1f", []string{"many"}}, {"connect and close", "%.2g", []string{connect}},
+	} {
+		want := "| " + row.what
+		for _, who := range []string{Cgo, C, TCP} {
+			want += " | " + fmt.Sprintf(row.format, medianRatio(t, r, who, row.figures))
+		}
+		if want = strings.ReplaceAll(want, "| 2 ", "| 2.0 ") + " |\n"; !strings.Contains(string(text), want) {
+			t.Errorf("docs/should-i-use-it.md: write %s", want)
+		}
+	}
+	cost := fmt.Sprintf("%.2g times cgo's instructions and %.2g times TCP's", medianRatio(t, r, Cgo, []string{connect}),
+		medianRatio(t, r, TCP, []string{connect}))
+	if !strings.Contains(string(readme), cost) {
+		t.Errorf("README.md: write %s", cost)
+	}
+}
+
+// medianRatio returns the median ratio of Go's instructions to others' of some operations.
+func medianRatio(t *testing.T, r *Run, who string, figures []string) float64 {
+	t.Helper()
+	var ratios []float64
+	for _, figure := range figures {
+		for _, s := range r.Of(MessageInstructions, MessagesTest, figure) {
+			ratio, err := s.Ratio(Go, who)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ratios = append(ratios, ratio.Median)
+		}
+	}
+	return Quantile(ratios, 0.5)
 }
 
 // A second use of the package's bars does not have the values of the first.
