@@ -1,8 +1,13 @@
 package rdma
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
@@ -14,18 +19,19 @@ import (
 // [Conn.Recv]. The first Call registers memory for replies, with the errors of [Conn.Alloc]. The caller releases the
 // reply.
 func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
-	return c.call(ctx, func(number int) error { return c.send(ctx, kindCall, number, b) })
+	return c.call(ctx, len(b), func(k kind, number int, t []byte) error { return c.send(ctx, k, number, b, t) })
 }
 
 // CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does.
 func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
-	return c.call(ctx, func(number int) error { return c.sendBuffer(ctx, kindCall, number, b) })
+	return c.call(ctx, b.Len(), func(k kind, number int, t []byte) error { return c.sendBuffer(ctx, k, number, b, t) })
 }
 
-func (c *Conn) call(ctx context.Context, send func(number int) error) (Message, error) {
+// call makes a call with a body of n bytes, which send sends with the trailer t.
+func (c *Conn) call(ctx context.Context, n int, send func(k kind, number int, t []byte) error) (Message, error) {
 	k, err := c.newCall(ctx)
 	if err == nil {
-		if err = send(k.number); err != nil {
+		if err = c.sendCall(ctx, k.number, n, send); err != nil {
 			c.mu.Lock()
 			c.unsent(k)
 			c.unlock()
@@ -39,6 +45,54 @@ func (c *Conn) call(ctx context.Context, send func(number int) error) (Message, 
 		return Message{}, c.opError("call", err)
 	}
 	return m, nil
+}
+
+// sendCall sends a call, with a trailer if it has a deadline or metadata.
+func (c *Conn) sendCall(ctx context.Context, number, n int, send func(k kind, number int, t []byte) error) error {
+	t, err := c.trailer(ctx, n)
+	switch {
+	case err != nil:
+		return err
+	case t.size() == 0:
+		return send(kindCall, number, nil)
+	}
+	var room [timeoutLen + trailerLen]byte // metadata needs more
+	return send(kindCallTrailer, number, t.appendTo(room[:0]))
+}
+
+// trailer returns the trailer of a call with a body of n bytes. A deadline is left out if the peer does not know it, or
+// if the body fits into one of the peer's receives and the trailer does not.
+func (c *Conn) trailer(ctx context.Context, n int) (t trailer, err error) {
+	known := c.hasTrailers()
+	if o, ok := ctx.Value(outgoingKey{}).(*outgoing); ok {
+		switch {
+		case o.err != nil:
+			return t, o.err
+		case !known:
+			return t, ErrNoMetadata
+		}
+		t.pairs = o.pairs
+	}
+	if deadline, ok := ctx.Deadline(); ok && known {
+		t.timeout = max(time.Until(deadline), 1)
+	}
+	if t.timeout > 0 && !c.fits(n, &t) {
+		t.timeout = 0
+	}
+	if size := t.size(); size > 0 && !c.fits(n, &t) {
+		return t, fmt.Errorf("%w: the metadata of a call needs %d bytes, which do not fit into the peer's "+
+			"Options.EagerSize of %d with a request of %d bytes: send less, or set it to more", ErrTooLong, size,
+			c.remote.eager, n)
+	}
+	return t, nil
+}
+
+// fits reports whether a trailer can be sent with a body of n bytes, or with its offer. A deadline alone does not make
+// a body an offer.
+func (c *Conn) fits(n int, t *trailer) bool {
+	eager, size := c.remote.eager, t.size()
+	return n+size <= eager ||
+		offerLen+size <= eager && n > 0 && len(c.windows) > 0 && (n > eager || len(t.pairs) > 0)
 }
 
 // newCall waits for a free number.
@@ -112,6 +166,11 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 	c.mu.Lock()
 	defer c.unlock()
 	for {
+		if err := k.err; err != nil {
+			c.drop(k.m)
+			c.freeCall(k)
+			return Message{}, err
+		}
 		if k.replied && (k.m.large == nil || k.m.large.done) {
 			m := c.deliver(k.m)
 			c.freeCall(k)
@@ -217,6 +276,17 @@ func (c *Conn) replied(m Message) error {
 	return nil
 }
 
+// repliedError handles an error in place of a reply.
+func (c *Conn) repliedError(e *CallError, m Message) error {
+	if err := c.replied(m); err != nil {
+		return err
+	}
+	if k := c.calls.all[m.number]; k.replied { // otherwise no caller waits
+		k.err = e
+	}
+	return nil
+}
+
 // moveReply copies a reply out of its receive if that was the last one for replies. Otherwise a program that does not
 // release replies until it has more of them would wait forever.
 func (c *Conn) moveReply(m *Message) {
@@ -275,6 +345,37 @@ func (c *Conn) ask(number int) (uint32, error) {
 	return k.serial, nil
 }
 
+// hasTrailers reports whether the peer has featureTrailers.
+func (c *Conn) hasTrailers() bool { return c.remote.features&featureTrailers != 0 }
+
+// readTerms returns the body of a call, and the terms in the trailer behind it.
+func readTerms(b []byte) (body []byte, t *terms, err error) {
+	body, read, err := cutTrailer(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	t = &terms{pairs: bytes.Clone(read.pairs)}
+	if read.timeout > 0 {
+		t.deadline = time.Now().Add(read.timeout)
+	}
+	return body, t, nil
+}
+
+// Metadata returns what the peer has sent beside a call by [WithMetadata], or nil: if there is none, if the message is
+// not a call, and when it has its reply.
+func (m Message) Metadata() map[string]string {
+	if m.kind != kindCall {
+		return nil
+	}
+	m.c.mu.Lock()
+	defer m.c.unlock()
+	a := &m.c.calls.asked[m.number]
+	if a.serial != m.serial || a.terms == nil {
+		return nil
+	}
+	return decodePairs(a.terms.pairs)
+}
+
 // reply marks a call of the peer as replied to. It returns its context, or nil.
 func (c *Conn) reply(m Message) (*callContext, error) {
 	if m.kind != kindCall {
@@ -325,12 +426,42 @@ func (m Message) IsCall() bool { return m.kind == kindCall }
 // returns [ErrNotCall] if the message is not a call or has had its reply, and the errors of [Conn.Send]; after
 // those it may be called again.
 func (m Message) Reply(ctx context.Context, b []byte) error {
-	return m.sendReply(func() error { return m.c.send(ctx, kindReply, m.number, b) })
+	return m.sendReply(func() error { return m.c.send(ctx, kindReply, m.number, b, nil) })
 }
 
 // ReplyBuffer replies with the bytes of a buffer, as [Conn.SendBuffer] sends them. See [Message.Reply].
 func (m Message) ReplyBuffer(ctx context.Context, b Buffer) error {
-	return m.sendReply(func() error { return m.c.sendBuffer(ctx, kindReply, m.number, b) })
+	return m.sendReply(func() error { return m.c.sendBuffer(ctx, kindReply, m.number, b, nil) })
+}
+
+// ReplyError replies to a call with an error, which [Conn.Call] of the peer returns as a [*CallError]. Its code and
+// text are those of err if that is a *CallError; otherwise the text is that of err, and the code that of a *CallError
+// which err wraps, of an error of a context, or [CodeUnknown]. What the text has beyond 1024 bytes, or beyond the
+// peer's Options.EagerSize, is left out. See [Message.Reply].
+//
+// A peer whose version of this package does not know errors of calls learns of it by the end of the connection:
+// ReplyError calls [Conn.CloseWithError] with code and text then, and returns the [*CloseError].
+func (m Message) ReplyError(ctx context.Context, err error) error {
+	switch {
+	case m.c == nil:
+		return ErrNotCall
+	case err == nil:
+		return m.c.opError("reply to", fmt.Errorf("%w: ReplyError without an error: use Reply", uverbs.ErrInvalid))
+	}
+	e := callErrorOf(err)
+	if !m.c.hasTrailers() {
+		return m.refuse(e)
+	}
+	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.remote.eager), nil) })
+}
+
+// refuse closes the connection with the error of a call.
+func (m Message) refuse(e *CallError) error {
+	if m.kind != kindCall {
+		return m.c.opError("reply to", ErrNotCall)
+	}
+	err := m.c.CloseWithError(uint64(e.Code), e.Text)
+	return m.c.opError("reply to", errors.Join(m.c.Err(), err))
 }
 
 func (m Message) sendReply(send func() error) error {

@@ -90,14 +90,17 @@ func (c *Conn) canceledBy(number int) error {
 
 var (
 	errCanceled = fmt.Errorf("%w by the peer: the context of its call has ended", context.Canceled)
+	errDeadline = fmt.Errorf("%w: that of the peer's call", context.DeadlineExceeded)
 	errReplied  = fmt.Errorf("%w: the call has its reply", context.Canceled)
 	errReturned = fmt.Errorf("%w: the handler has returned", context.Canceled)
 )
 
 // Context returns a context that ends when the peer's [Conn.Call] has returned because its context has ended, when the
-// call has its reply, and when the connection ends or is closed. context.Cause returns why. A canceled call needs a
-// reply, too: without it, it is one of the 1024 that may wait. The context of a message that is not a call ends with
-// the connection. A peer with a version of this package that does not send cancels does not end it.
+// call has its reply, and when the connection ends or is closed. It has the deadline of the peer's context, which it
+// sends as the time that is left: the clocks of the sides may differ. context.Cause returns why it has ended. A
+// canceled call needs a reply, too: without it, it is one of the 1024 that may wait. The context of a message that is
+// not a call ends with the connection. A peer with a version of this package that sends neither cancels nor deadlines
+// does not end it.
 //
 // A connection on which no call waits does not notice anything: while a context whose Done or Err was called has not
 // ended, a goroutine waits for it.
@@ -132,7 +135,7 @@ func (c *Conn) callContext(parent context.Context, m Message) *callContext {
 	a := &c.calls.asked[m.number]
 	if a.serial == m.serial {
 		if a.ctx == nil {
-			a.ctx = c.newContext(parent)
+			a.ctx = c.newContextUntil(parent, a.terms)
 		}
 		if a.canceled {
 			a.ctx.end(errCanceled)
@@ -142,6 +145,21 @@ func (c *Conn) callContext(parent context.Context, m Message) *callContext {
 	x := c.newContext(parent)
 	x.end(errReplied)
 	delete(c.contexts, x)
+	return x
+}
+
+// newContextUntil returns the context of a call, whose caller may have a deadline. The caller holds c.mu.
+func (c *Conn) newContextUntil(parent context.Context, t *terms) *callContext {
+	if t == nil || t.deadline.IsZero() {
+		return c.newContext(parent)
+	}
+	parent, stop := context.WithDeadlineCause(parent, t.deadline, errDeadline)
+	x := c.newContext(parent)
+	end := x.cancel
+	x.cancel = func(cause error) {
+		end(cause)
+		stop()
+	}
 	return x
 }
 

@@ -126,9 +126,17 @@ func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn
 		var before *earlier
 		return errors.As(err, &before), &Error{Op: "connect to " + cl.addr, Err: err}
 	}
-	defer func() { err = errors.Join(err, s.release(l)) }()
+	retire := false
+	defer func() { err = errors.Join(err, s.release(l, retire)) }()
 	err = f(ctx, l.c, l.s)
-	return err != nil && hasEnded(l.c, err), err
+	retire = isUnavailable(err)
+	return retire || err != nil && hasEnded(l.c, err), err
+}
+
+// isUnavailable reports whether err is that of a call which the server has not begun, because it is shutting down.
+func isUnavailable(err error) bool {
+	var e *CallError
+	return errors.As(err, &e) && e.Code == CodeUnavailable
 }
 
 // hasEnded reports whether err means that c has ended. It may also be an error of another connection. The EOF of Recv
@@ -258,7 +266,7 @@ func (s *slot[S]) use() (*link[S], error) {
 	if l == nil || l.c.Err() == nil {
 		return l, err
 	}
-	err = s.release(l)
+	err = s.release(l, false)
 	if errors.Is(err, ErrUndelivered) {
 		err = &earlier{err}
 	}
@@ -307,9 +315,10 @@ func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 	return s.link, nil
 }
 
-// release ends the use of a link, and closes it if it has ended and has no other user.
-func (s *slot[S]) release(l *link[S]) error {
-	if !s.drop(l, l.c.Err() != nil) {
+// release ends the use of a link, and closes it if it has ended and has no other user. Retire is whether further calls
+// are not to use it.
+func (s *slot[S]) release(l *link[S], retire bool) error {
+	if !s.drop(l, retire || l.c.Err() != nil) {
 		return nil
 	}
 	return s.end(l.c)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
 )
@@ -204,7 +202,7 @@ func (c *Conn) Close() error {
 func (c *Conn) CloseWithError(code uint64, text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Linger)
 	defer cancel()
-	flushed, err := c.shutdown(ctx, &CloseError{Code: code, Text: closeText(text)})
+	flushed, err := c.shutdown(ctx, &CloseError{Code: code, Text: cutText(text, maxCloseText)})
 	return errors.Join(flushed, err)
 }
 
@@ -216,16 +214,6 @@ func (c *Conn) abort() {
 }
 
 var errAborted = fmt.Errorf("%w: its handler has panicked", net.ErrClosed)
-
-// closeText returns the part of text that a farewell has room for, without what is not UTF-8.
-func closeText(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	n := min(len(text), maxCloseText)
-	for n < len(text) && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}
 
 // Shutdown is Close, but waits until ctx ends instead of for Options.Linger. Its error also matches
 // context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended

@@ -59,6 +59,12 @@ var (
 	// ErrUndelivered means that Close has ended the connection although the peer may not have received all of what was
 	// sent. The error says how much, and why.
 	ErrUndelivered = errors.New("rdma: messages may not have been delivered")
+	// ErrNoMetadata means that a call has metadata and the peer's version of this package does not accept any: see
+	// [WithMetadata].
+	ErrNoMetadata = errors.New("rdma: the peer's version of this package accepts no metadata: update the peer, or send " +
+		"it in the request")
+	// ErrShutdown means that the connection is one of a listener that is shutting down: see [Listener.Shutdown].
+	ErrShutdown = errors.New("rdma: the listener is shutting down")
 	// ErrNotCall means that a message does not want a reply, or has had one.
 	ErrNotCall = errors.New("rdma: the message does not want a reply, or has had one")
 )

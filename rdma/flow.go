@@ -15,7 +15,7 @@ func replyDepth(depth int) int { return min(depth, maxReplies) }
 
 // flow returns the flow of messages of kind k.
 func (c *Conn) flow(k kind) *flow {
-	if k == kindReply {
+	if k.base() == kindReply {
 		return &c.replies
 	}
 	return &c.messages

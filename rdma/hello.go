@@ -63,10 +63,11 @@ func (v versions) String() string {
 type features uint32
 
 const (
-	featureCancel features = 1 << iota // kindCancel
-	featureTLS                         // the connection begins with a handshake of TLS: only with Options.TLS
+	featureCancel   features = 1 << iota // kindCancel
+	featureTrailers                      // kindCallTrailer and kindError
+	featureTLS                           // the connection begins with a handshake of TLS: only with Options.TLS
 
-	allFeatures = featureCancel
+	allFeatures = featureCancel | featureTrailers
 )
 
 // A role is client or server.

@@ -232,7 +232,7 @@ func TestHostileReplies(t *testing.T) {
 				_, err := c.Call(h.ctx, []byte("call"))
 				called <- err
 			}()
-			if k, number, _ := h.recv(); k != kindCall || number != 0 {
+			if k, number, _ := h.recv(); k.base() != kindCall || number != 0 {
 				t.Fatalf("kind %d, number %d", k, number)
 			}
 			attack(h)

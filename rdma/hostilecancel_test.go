@@ -70,7 +70,7 @@ func TestCancelFlow(t *testing.T) {
 		ctx, cancel := context.WithCancel(h.ctx)
 		cancels = append(cancels, cancel)
 		go func() { _, err := c.Call(ctx, nil); errs <- err }()
-		if k, number, _ := h.next(); k != kindCall || number != i {
+		if k, number, _ := h.next(); k.base() != kindCall || number != i {
 			t.Fatalf("kind %d, number %d", k, number)
 		}
 	}

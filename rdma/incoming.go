@@ -15,7 +15,7 @@ var errNotOffered = fmt.Errorf("%w: it has taken what was not offered", ErrProto
 
 // offeredBy handles an offer of the peer.
 func (c *Conn) offeredBy(slot *memory, number, n int) error {
-	o, err := parseOffer(slot.bytes[:n], c.options.MaxMessage)
+	o, t, err := c.parseOffered(slot.bytes[:n])
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,29 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	if err := c.queue(m); err != nil {
 		return err
 	}
+	if t != nil {
+		c.calls.asked[o.number].terms = t
+	}
 	c.prefetch(in)
 	return nil
+}
+
+// parseOffered checks an offer, and returns the terms of a call with a trailer. The kind of the offer is that without
+// variant.
+func (c *Conn) parseOffered(b []byte) (o offer, t *terms, err error) {
+	if len(b) > offerLen && c.hasTrailers() {
+		if b, t, err = readTerms(b); err != nil {
+			return o, nil, err
+		}
+	}
+	if o, err = parseOffer(b, c.options.MaxMessage); err != nil {
+		return o, nil, err
+	}
+	if (o.kind == kindCallTrailer) != (t != nil) {
+		return o, nil, fmt.Errorf("%w: an offer of a message of kind %d, with a trailer: %v", ErrProtocol, o.kind, t != nil)
+	}
+	o.kind = o.kind.base()
+	return o, t, nil
 }
 
 func (c *Conn) newIncoming() *incoming {

@@ -16,6 +16,7 @@ type Listener struct {
 	open    chan struct{} // closed when cm is set: peers may be refused before
 	options *ListenOptions
 	budget  *budget
+	served  served
 
 	mu      sync.Mutex
 	pending map[*cm.Conn]*Conn // between Prepare and Accept

@@ -77,10 +77,17 @@ func (c *Conn) mayOffer(k kind) bool {
 	return c.flow(k).credits > 0 && c.room() > 1 && c.idleWindow(k) != nil
 }
 
-// offer offers n bytes of m. The caller's use of m passes to the offer.
-func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) error {
+// offer offers n bytes of m, with the trailer t of a call. The caller's use of m passes to the offer.
+func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int, t []byte) error {
 	if len(c.windows) == 0 {
 		return c.tooLong(n)
+	}
+	body, err := c.offerBody(t)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		defer body.drop()
 	}
 	for {
 		if err := c.lockToOffer(ctx, k); err != nil {
@@ -89,7 +96,7 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int) 
 		w := c.idleWindow(k)
 		ready, err := w.mw != nil, error(nil)
 		if ready {
-			err = c.postOffer(w, k, number, m, n)
+			err = c.postOffer(w, k, number, m, n, body, len(t))
 		} else {
 			err = c.allocWindow(w, m.mr.PD())
 		}
@@ -130,27 +137,51 @@ func (c *Conn) lockToOffer(ctx context.Context, k kind) error {
 	return c.waitToSend(ctx, needOffer)
 }
 
-// postOffer binds a window to n bytes of m and sends the offer.
-func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int) error {
+// offerBody returns memory for an offer and the trailer behind it, or nil without a trailer.
+func (c *Conn) offerBody(t []byte) (*memory, error) {
+	if len(t) == 0 {
+		return nil, nil
+	}
+	m, err := c.get(offerLen + len(t))
+	if err != nil {
+		return nil, err
+	}
+	m.hold()
+	copy(m.bytes[offerLen:], t)
+	return m, nil
+}
+
+// postOffer binds a window to n bytes of m and sends the offer. If body is not nil, it has a trailer of the given
+// length.
+func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, body *memory, trailer int) error {
 	rkey := uverbs.IncRKey(w.rkey)
 	o := offer{kind: k, number: number, key: rkey, addr: m.mr.Addr() + uint64(m.off), length: uint64(n)}
-	var body [offerLen]byte
-	o.put(&body)
+	var encoded [offerLen]byte
+	o.put(&encoded)
 	w.state = windowOffered
 	seq, flags := c.next(c.idleWindow(k) == nil) // completes the requests that free other windows
 	credits := c.owedCredits()
 	b := c.qp.StartSend()
 	b.BindMW(seq, 0, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
 	b.SendImm(seq+1, flags, packImm(kindOffer, credits, w.number))
-	b.Inline(body[:])
+	if body != nil {
+		copy(body.bytes, encoded[:])
+		b.SGE(body.sge(offerLen + trailer))
+		body.hold() // by the request
+	} else {
+		b.Inline(encoded[:])
+	}
 	if err := b.Submit(); err != nil {
 		w.state = windowIdle
+		if body != nil {
+			body.drop()
+		}
 		return c.refused(err)
 	}
 	w.mw.SetRKey(rkey)
-	w.rkey, w.m, w.carries = rkey, m, k
+	w.rkey, w.m, w.carries = rkey, m, k.base()
 	c.posted(request{}, 0)
-	c.posted(request{}, flags)
+	c.posted(request{m: body}, flags)
 	c.sent(credits)
 	c.countSent(k, number, n)
 	return nil

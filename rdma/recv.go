@@ -116,7 +116,7 @@ func (c *Conn) repost(m *memory) {
 //
 // A long message waits as long as it exceeds ListenOptions.MaxMemory or MaxMemoryPerPeer with other
 // messages that the program has not released. After 30 seconds, Recv returns [ErrMemoryLimit]; a later call tries
-// again.
+// again. After [Listener.Shutdown], Recv returns [ErrShutdown].
 func (c *Conn) Recv(ctx context.Context) (Message, error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -145,7 +145,7 @@ func (c *Conn) Recv(ctx context.Context) (Message, error) {
 
 // receivable reports whether Recv can go on: a message can be returned, or the READ of one can begin.
 func (c *Conn) receivable() bool {
-	if c.count == 0 || c.closing {
+	if c.count == 0 || c.closing || c.draining {
 		return false
 	}
 	large := c.arrived[c.first].large
@@ -160,6 +160,8 @@ func (c *Conn) receiveError() error {
 		return io.EOF
 	case c.err != nil:
 		return c.opError("receive from", c.err)
+	case c.draining:
+		return c.opError("receive from", ErrShutdown)
 	}
 	return nil
 }
@@ -238,7 +240,7 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 	switch {
 	case n != 0 && !k.hasBody():
 		return fmt.Errorf("%w: %d bytes in a SEND of kind %d", ErrProtocol, n, k)
-	case c.eof && (k <= kindOffer || k == kindCancel):
+	case c.eof && (k.base() <= kindOffer || k == kindCancel):
 		return fmt.Errorf("%w: a SEND of kind %d after the end", ErrProtocol, k)
 	}
 	switch k {
@@ -272,10 +274,34 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
+		return c.dispatchVariant(k, number, slot, n)
 	}
 	c.repost(slot)
 	return nil
+}
+
+// dispatchVariant handles a SEND of a kind with variant.
+func (c *Conn) dispatchVariant(k kind, number int, slot *memory, n int) error {
+	switch {
+	case !c.hasTrailers():
+	case k == kindCallTrailer:
+		body, t, err := readTerms(slot.bytes[:n])
+		if err != nil {
+			return err
+		}
+		if err := c.queue(Message{Buffer: Buffer{m: slot}, n: len(body), kind: kindCall, number: number}); err != nil {
+			return err
+		}
+		c.calls.asked[number].terms = t
+		return nil
+	case k == kindError:
+		e, err := parseCallError(slot.bytes[:n])
+		if err != nil {
+			return err
+		}
+		return c.repliedError(e, Message{Buffer: Buffer{m: slot}, n: n, kind: kindReply, number: number})
+	}
+	return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
 }
 
 // queue adds a message. There is room: each uses a credit.

@@ -291,7 +291,7 @@ func TestClientCloseTriesAgain(t *testing.T) {
 		end := cl.Close
 		if before {
 			cl.endServer(t)
-			end = func() error { return cl.slot.release(cl.link) }
+			end = func() error { return cl.slot.release(cl.link, false) }
 		}
 		if err := end(); !errors.Is(err, uverbs.ErrBusy) {
 			t.Errorf("the connection has ended before: %v: its Close returns %v, want ErrBusy", before, err)
@@ -338,7 +338,7 @@ func TestClientReleasesFirst(t *testing.T) {
 	cl := newBusyClient(t, nil)
 	cl.endServer(t)
 	do := func() error { return cl.Do(bounded(t), nil) }
-	if err := cl.slot.release(cl.link); !errors.Is(err, uverbs.ErrBusy) {
+	if err := cl.slot.release(cl.link, false); !errors.Is(err, uverbs.ErrBusy) {
 		t.Errorf("Close of the connection returns %v, want ErrBusy", err)
 	}
 	for range 2 {

@@ -59,7 +59,7 @@ func (c *Conn) replyable() bool { return c.replies.credits > 0 && c.room() > 0 }
 // Options.MaxMessage of the peer, and what [Conn.Err] returns if the connection has ended. Memory is
 // allocated for messages of more than 128 bytes, with the errors of [Conn.Alloc].
 func (c *Conn) Send(ctx context.Context, b []byte) error {
-	if err := c.send(ctx, kindMessage, 0, b); err != nil {
+	if err := c.send(ctx, kindMessage, 0, b, nil); err != nil {
 		return c.opError("send to", err)
 	}
 	return nil
@@ -73,31 +73,33 @@ func (c *Conn) Send(ctx context.Context, b []byte) error {
 // is copied and released at once, so that its sender may go on. SendBuffer returns [ErrForeign] for memory of another
 // device.
 func (c *Conn) SendBuffer(ctx context.Context, b Buffer) error {
-	if err := c.sendBuffer(ctx, kindMessage, 0, b); err != nil {
+	if err := c.sendBuffer(ctx, kindMessage, 0, b, nil); err != nil {
 		return c.opError("send to", err)
 	}
 	return nil
 }
 
-func (c *Conn) send(ctx context.Context, k kind, number int, b []byte) error {
-	if len(b) <= c.inline {
+// send sends a message of kind k: b and, behind it or its offer, the trailer t of a call.
+func (c *Conn) send(ctx context.Context, k kind, number int, b, t []byte) error {
+	if len(b)+len(t) <= c.inline {
 		if err := c.lockToSend(ctx, k); err != nil {
 			return err
 		}
-		err := c.postInline(k, number, b)
+		err := c.postInline(k, number, b, t)
 		c.unlock()
 		return err
 	}
 	if len(b) > c.remote.maxMessage {
 		return c.tooLong(len(b))
 	}
-	m, err := c.get(len(b))
+	m, err := c.get(len(b) + len(t))
 	if err != nil {
 		return err
 	}
 	m.hold()
 	copy(m.bytes, b)
-	if err := c.sendMemory(ctx, k, number, m, len(b)); err != nil {
+	copy(m.bytes[len(b):], t)
+	if err := c.sendMemory(ctx, k, number, m, len(b), t); err != nil {
 		m.drop()
 		return err
 	}
@@ -108,9 +110,9 @@ func (c *Conn) tooLong(n int) error {
 	return fmt.Errorf("%w: a message of %d bytes: the peer's Options.MaxMessage is %d", ErrTooLong, n, c.remote.maxMessage)
 }
 
-func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) error {
+func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
 	if b.received() {
-		return c.forward(ctx, k, number, b)
+		return c.forward(ctx, k, number, b, t)
 	}
 	if err := c.hold("SendBuffer", b); err != nil {
 		return err
@@ -120,7 +122,17 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) err
 		b.m.drop()
 		return c.tooLong(n)
 	}
-	if err := c.sendMemory(ctx, k, number, b.m, n); err != nil {
+	var err error
+	switch {
+	case len(t) == 0 || n+len(t) > c.remote.eager:
+		err = c.sendMemory(ctx, k, number, b.m, n, t)
+	case b.m.bytes == nil && n > 0: // there is nothing to copy: see RegionFunc
+		err = c.offer(ctx, k, number, b.m, n, t)
+	default: // the trailer has to be behind the bytes
+		defer b.m.drop()
+		return c.forward(ctx, k, number, b, t)
+	}
+	if err != nil {
 		b.m.drop()
 		return err
 	}
@@ -128,19 +140,20 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer) err
 	return nil
 }
 
-// forward sends a copy of a message that is in a receive, and releases it.
-func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer) error {
-	err := b.withBytes("SendBuffer", func(p []byte) error { return c.send(ctx, k, number, p) })
+// forward sends a copy of a buffer, for example of a message that is in a receive, and releases it.
+func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
+	err := b.withBytes("SendBuffer", func(p []byte) error { return c.send(ctx, k, number, p, t) })
 	if err == nil {
 		b.disown()
 	}
 	return err
 }
 
-// sendMemory sends n bytes of m. The caller's use of m passes to the request.
-func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n int) error {
-	if n > c.remote.eager {
-		return c.offer(ctx, k, number, m, n)
+// sendMemory sends n bytes of m. The caller's use of m passes to the request. If there is room for it in the same SEND,
+// the trailer t is also in m, behind the n bytes.
+func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n int, t []byte) error {
+	if n+len(t) > c.remote.eager {
+		return c.offer(ctx, k, number, m, n, t)
 	}
 	if err := c.lockToSend(ctx, k); err != nil {
 		return err
@@ -153,11 +166,11 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	}
 	b := c.qp.StartSend()
 	b.SendImm(seq, flags, packImm(k, credits, number))
-	b.SGE(m.sge(n))
+	b.SGE(m.sge(n + len(t)))
 	if err := b.Submit(); err != nil {
 		return c.refused(err)
 	}
-	c.posted(request{m: m, carries: uint8(k) + 1}, flags)
+	c.posted(request{m: m, carries: uint8(k.base()) + 1}, flags)
 	c.sent(credits)
 	if k == kindMessage {
 		c.sentTaken(number)
@@ -169,19 +182,24 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 // countSent records that a message or reply of n bytes was posted or offered, which uses a credit.
 func (c *Conn) countSent(k kind, number, n int) {
 	c.flow(k).credits--
-	if k == kindCall {
+	if k.base() == kindCall {
 		c.calls.all[number].sent = true
 	}
 	c.stats.Sent++
 	c.stats.SentBytes += uint64(n)
 }
 
-// postInline sends b. The caller holds c.mu and has waited for a credit.
-func (c *Conn) postInline(k kind, number int, data []byte) error {
+// postInline sends data and, behind it, a trailer. The caller holds c.mu and has waited for a credit.
+func (c *Conn) postInline(k kind, number int, data, trailer []byte) (err error) {
 	if k == kindMessage {
 		number = c.takenNumber()
 	}
-	if err := c.postControl(k, number, data, false); err != nil {
+	if len(trailer) == 0 {
+		err = c.postControl(k, number, data, false)
+	} else {
+		err = c.postJoined(k, number, data, trailer)
+	}
+	if err != nil {
 		return c.refused(err)
 	}
 	if k == kindMessage {
@@ -189,6 +207,12 @@ func (c *Conn) postInline(k kind, number int, data []byte) error {
 	}
 	c.countSent(k, number, len(data))
 	return nil
+}
+
+// postJoined is postControl for data in two parts.
+func (c *Conn) postJoined(k kind, number int, a, b []byte) error {
+	var room [2 * inlineSize]byte // a device may have room for more than inlineSize
+	return c.postControl(k, number, append(append(room[:0], a...), b...), false)
 }
 
 // postControl posts a SEND of up to c.inline bytes. It returns the error of the post.
@@ -202,8 +226,8 @@ func (c *Conn) postControl(k kind, number int, data []byte, signal bool) error {
 		return err
 	}
 	var r request
-	if k <= kindReply {
-		r.carries = uint8(k) + 1
+	if k.base() <= kindReply {
+		r.carries = uint8(k.base()) + 1
 	}
 	c.posted(r, flags)
 	c.sent(credits)
@@ -244,7 +268,7 @@ func (c *Conn) lockToSend(ctx context.Context, k kind) error {
 	switch {
 	case c.flow(k).credits > 0 && c.room() > 0 && c.usable() == nil && ctx.Err() == nil:
 		return nil
-	case k == kindReply:
+	case k.base() == kindReply:
 		return c.waitToSend(ctx, needReply)
 	}
 	return c.waitToSend(ctx, needSend)

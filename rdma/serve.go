@@ -49,6 +49,10 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.Context, c *Conn) error) {
 	var err error
 	returned := false
+	if l.served.add(c) {
+		c.drain()
+	}
+	defer l.served.remove(c)
 	defer func() {
 		if p := recover(); p != nil {
 			l.logger().Error("rdma: a handler has panicked", "local", l.Addr(), "peer", c.RemoteAddr(), "panic", p,
@@ -57,10 +61,10 @@ func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.C
 		if !returned {
 			c.abort()
 		}
-		if ctx.Err() != nil {
-			err = nil // ctx ends handlers
+		if ctx.Err() != nil || errors.Is(err, ErrShutdown) {
+			err = nil // ctx or Shutdown ends handlers
 		}
-		if err = errors.Join(err, c.Close()); err != nil {
+		if err = errors.Join(err, c.refuseAll(ctx), c.Close()); err != nil {
 			l.warn("rdma: serve "+c.RemoteAddr().String(), err)
 		}
 	}()
@@ -114,7 +118,7 @@ func (c *Conn) serveCalls(ctx context.Context, f func(m Message) (reply []byte))
 			panics = false
 		}
 		switch {
-		case errors.Is(err, io.EOF): // also of a reply that the peer does not wait for
+		case errors.Is(err, io.EOF), errors.Is(err, ErrShutdown): // also of a reply that the peer does not wait for
 			return nil
 		case err != nil:
 			return err

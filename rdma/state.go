@@ -48,6 +48,8 @@ type Conn struct {
 	control  control
 	calls    calls
 	contexts map[*callContext]struct{} // that have not ended
+	draining bool                      // by Listener.Shutdown
+	handles
 	// canceling is whether a goroutine waits until the cancels are sent.
 	canceling bool
 	ctx       *callContext // of messages that are not calls, or nil
@@ -192,6 +194,13 @@ type asked struct {
 	serial   uint32       // 0 after the reply
 	canceled bool         // the peer has sent a cancel, or no call yet
 	ctx      *callContext // or nil
+	terms    *terms       // of a call with a trailer, or nil
+}
+
+// terms are what the peer has sent in the trailer of a call.
+type terms struct {
+	deadline time.Time // zero without one
+	pairs    []byte    // of metadata, as in a trailer
 }
 
 // A call waits for a reply.
@@ -204,7 +213,16 @@ type call struct {
 	// canceled is whether the peer is to get a cancel, or has.
 	canceled bool
 	m        Message
+	err      *CallError // in place of m, or nil
 	waiter   *lead.Waiter
+}
+
+// handles are a connection's part for Handle.
+type handles struct {
+	maxHandlers int       // 0 without a call of Handle
+	handlers    int       // that run
+	freed       sync.Cond // a handler has returned
+	unreadable  error     // why a message that is not a call could not be read, or nil
 }
 
 // A callContext is the context of a call of the peer, or of messages.

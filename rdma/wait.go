@@ -22,13 +22,14 @@ const (
 	needReplyOffer        // to offer a reply
 	needPost              // to post something else
 	needNumber            // Call, for a number
+	needHandle            // Handle
 )
 
 // ready reports whether a call with a need can go on.
 func (c *Conn) ready(need int) bool {
 	switch need {
 	case needMessage:
-		return c.receivable()
+		return c.receivable() || c.draining
 	case needSend:
 		return c.sendable()
 	case needOffer:
@@ -41,6 +42,8 @@ func (c *Conn) ready(need int) bool {
 		return c.room() > 0
 	case needNumber:
 		return c.callable()
+	case needHandle:
+		return c.handleReady()
 	}
 	return false
 }

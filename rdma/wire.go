@@ -3,6 +3,7 @@ package rdma
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -30,12 +31,20 @@ const (
 	kindEnd                 // the last SEND: the peer closes the connection; its body is a farewell
 	kindCancel              // no caller waits for the reply to the call with this number: needs featureCancel
 	kinds
+
+	// variant is a bit of kinds that are like those without it but for their bodies. They need featureTrailers.
+	variant         kind = 8
+	kindCallTrailer      = kindCall | variant  // a call with a trailer behind its body
+	kindError            = kindReply | variant // the reply is an error
 )
+
+// base returns the kind without variant.
+func (k kind) base() kind { return k &^ variant }
 
 // hasBody reports whether a SEND of this kind may have a body. Except for the end, it needs a credit then: one for
 // replies, also if a reply is offered, or one for messages. The receiver has a few more receives than credits for the
 // end and for the kinds without a body, whose number is limited.
-func (k kind) hasBody() bool { return k <= kindOffer || k == kindEnd }
+func (k kind) hasBody() bool { return k.base() <= kindOffer || k == kindEnd }
 
 // credits are those that a SEND carries: for how many more SENDs its sender has receives.
 type credits struct{ messages, replies int }
@@ -96,7 +105,7 @@ func parseOffer(b []byte, maxMessage int) (o offer, err error) {
 	o = offer{kind: kind(b[0]), number: int(le.Uint16(b[2:])), key: le.Uint32(b[4:]), addr: le.Uint64(b[8:]),
 		length: le.Uint64(b[16:])}
 	switch {
-	case o.kind > kindReply:
+	case o.kind > kindReply && o.kind != kindCallTrailer:
 		return o, fmt.Errorf("%w: an offer of a message of kind %d", ErrProtocol, o.kind)
 	case o.length == 0 || o.length > uint64(maxMessage):
 		return o, fmt.Errorf("%w: an offer of a message of %d bytes: the limit is %d", ErrProtocol, o.length, maxMessage)
@@ -149,4 +158,14 @@ func parseFarewell(b []byte, most int) (f farewell, err error) {
 		f.reason = &CloseError{Code: code, Text: text, Remote: true}
 	}
 	return f, nil
+}
+
+// cutText returns what text has in its first n bytes, without what is not UTF-8.
+func cutText(text string, n int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	n = min(len(text), n)
+	for n < len(text) && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

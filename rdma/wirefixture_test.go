@@ -7,15 +7,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A wire has the bytes of a version of the protocol, by name.
 type wire map[string][]byte
 
-// wire1 returns the bytes of version 1.
-func wire1(t *testing.T) wire {
+// keptWire returns the bytes in a file.
+func keptWire(t *testing.T, file string) wire {
 	t.Helper()
-	text, err := os.ReadFile("testdata/wire1.txt")
+	text, err := os.ReadFile("testdata/" + file)
 	good(t, text, err)
 	w := wire{}
 	for line := range strings.Lines(string(text)) {
@@ -37,6 +38,7 @@ func TestWireEncodes(t *testing.T) {
 	var o [offerLen]byte
 	(&offer{length: 5000}).put(&o)
 	ofClient, ofServer := honestHello(), honestHello()
+	ofClient.features, ofServer.features = featureCancel, featureCancel
 	ofClient.data = []byte("eve 1")
 	ofServer.depth, ofServer.offers, ofServer.eager, ofServer.maxMessage = 64, 2, 8192, 1<<20
 	ofServer.data = []byte("bob")
@@ -55,13 +57,38 @@ func TestWireEncodes(t *testing.T) {
 		"frame cancel":  imm(kindCancel, 0, 3, ""),
 		"token all":     good(t, token, err),
 	}
-	kept := wire1(t)
-	if len(kept) != len(want) {
-		t.Errorf("%d lines are kept, want %d", len(kept), len(want))
+	want.isKept(t, "wire1.txt")
+}
+
+// isKept checks that these are the bytes in a file.
+func (w wire) isKept(t *testing.T, file string) {
+	t.Helper()
+	kept := keptWire(t, file)
+	if len(kept) != len(w) {
+		t.Errorf("%d lines are kept, want %d", len(kept), len(w))
 	}
-	for name, b := range want {
+	for name, b := range w {
 		if !bytes.Equal(b, kept[name]) {
 			t.Errorf("%s: %x is sent, want %x", name, b, kept[name])
 		}
 	}
+}
+
+// TestWireEncodesTrailers is TestWireEncodes with featureTrailers.
+func TestWireEncodesTrailers(t *testing.T) {
+	imm := func(k kind, number int, body []byte) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, packImm(k, credits{}, number)), body...)
+	}
+	call := trailer{timeout: 1500 * time.Millisecond, pairs: appendPair(appendPair(nil, "tenant", "blue"), "e", "")}
+	timeout := trailer{timeout: time.Hour}
+	var o [offerLen]byte
+	(&offer{kind: kindCallTrailer, number: 3, length: 5000}).put(&o)
+	h := honestHello()
+	wire{
+		"hello client":   h.bytes(),
+		"frame call":     imm(kindCallTrailer, 3, call.appendTo([]byte("ask"))),
+		"frame deadline": imm(kindCallTrailer, 3, timeout.appendTo([]byte("ask"))),
+		"frame offer":    imm(kindOffer, 0, call.appendTo(o[:])),
+		"frame error":    imm(kindError, 3, (&CallError{Code: 105, Text: "no such key"}).bytes(4096)),
+	}.isKept(t, "trailers1.txt")
 }

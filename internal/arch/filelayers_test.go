@@ -53,14 +53,14 @@ var fileLayers = map[string][]fileLayer{
 			"dcistream lagport ratelimit reservedqpn memoryop memoryop_unsafe devicememory drain import interfaces"},
 	},
 	"rdma": {
-		{"values: errors, what is on the wire, options", "doc errors wire options hello tlsoptions"},
+		{"values: errors, what is on the wire, options", "doc errors callerror wire trailer metadata options hello tlsoptions"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
 		{"memory of peers", "token region onesided batch flush"},
-		{"calls", "call cancel"},
+		{"calls", "call cancel arrived"},
 		{"connections that are idle or silent", "idle keepalive"},
-		{"establishing connections", "tls dial listener client"},
-		{"servers, groups", "serve group grouproute"},
+		{"establishing connections", "tls dial served listener client"},
+		{"servers, groups", "serve handle shutdown group grouproute"},
 	},
 	"rsocket": {
 		{"values: errors, what is on the wire, the configuration", "doc errors wire config ibaddr"},
@@ -118,6 +118,7 @@ var upwardUses = map[string][]string{
 		"buffer: budget",     // released with its Buffer
 		"buffer: recv",       // the slot of a message
 		"wait: call",         // whether a call can be posted
+		"wait: arrived",      // whether Handle can go on
 		"flow: cancel",       // sent with the credits
 		"send: onesided",     // checks of Buffers, operations that the same queue completes
 		"offer: region",      // the window of an offer

@@ -1,0 +1,89 @@
+package rdma
+
+// This file has what Handle does with the messages that have arrived, which Recv returns in their order.
+
+// firstArrived returns the index of the first message that has arrived and matches, or -1.
+func (c *Conn) firstArrived(match func(m *Message) bool) int {
+	for i := range c.count {
+		if match(&c.arrived[(c.first+i)%len(c.arrived)]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// firstRead returns the first message that is complete, or -1.
+func (c *Conn) firstRead() int {
+	return c.firstArrived(func(m *Message) bool { return m.large == nil || m.large.done })
+}
+
+// firstUnread returns the first message that can be read now, or -1.
+func (c *Conn) firstUnread() int {
+	if c.err != nil || c.room() <= 0 {
+		return -1
+	}
+	return c.firstArrived(func(m *Message) bool { return m.large != nil && !m.large.begun() })
+}
+
+// takeArrived removes message i of those that have arrived.
+func (c *Conn) takeArrived(i int) Message {
+	at := func(i int) *Message { return &c.arrived[(c.first+i)%len(c.arrived)] }
+	m := *at(i)
+	for ; i > 0; i-- {
+		*at(i) = *at(i - 1)
+	}
+	*at(0) = Message{}
+	c.first = (c.first + 1) % len(c.arrived)
+	c.count--
+	return m
+}
+
+// discard drops a message that the program does not receive.
+func (c *Conn) discard(m Message) {
+	if m.large != nil {
+		c.owe() // its receive was posted again at once
+	}
+	c.drop(m)
+}
+
+// handleReady reports whether Handle can go on: with a message, or with a READ of one.
+func (c *Conn) handleReady() bool {
+	switch {
+	case c.unreadable != nil:
+		return true
+	case c.draining:
+		return c.handlers == 0 || c.firstRefused() >= 0
+	}
+	return c.handlers < c.maxHandlers && !c.closing && (c.firstRead() >= 0 || c.firstUnread() >= 0)
+}
+
+// errUnavailable is the error of calls whose handlers do not begin.
+var errUnavailable = &CallError{CodeUnavailable, "the server is shutting down, and has not begun to handle the call"}
+
+// drain has the calls that receive return ErrShutdown.
+func (c *Conn) drain() {
+	c.mu.Lock()
+	defer c.unlock()
+	c.draining = true
+}
+
+// firstRefused returns the index of the first call that can be refused, or -1. A peer that does not know errors of
+// calls learns of the end of the connection only.
+func (c *Conn) firstRefused() int {
+	if !c.hasTrailers() || c.usable() != nil {
+		return -1
+	}
+	return c.firstArrived(func(m *Message) bool { return m.kind == kindCall && (m.large == nil || !m.large.grows) })
+}
+
+// takeRefused removes and drops a call that is to be refused, and reports whether there is one. The caller holds c.mu.
+func (c *Conn) takeRefused() (m Message, ok bool) {
+	i := c.firstRefused()
+	if i < 0 {
+		return m, false
+	}
+	m = c.takeArrived(i)
+	c.discard(m)
+	m.Buffer, m.large = Buffer{}, nil
+	return m, true
+}

@@ -1,0 +1,95 @@
+package rdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// A Code says what kind of error a handler has returned. The codes are those of gRPC, of which this package sends
+// those below. Programs use gRPC's other ones, or their own from 100 on. 0 is not the code of an error.
+type Code uint32
+
+// Codes that this package sends.
+const (
+	// CodeCanceled is that of context.Canceled.
+	CodeCanceled Code = 1
+	// CodeUnknown is that of errors without a code.
+	CodeUnknown Code = 2
+	// CodeDeadlineExceeded is that of context.DeadlineExceeded.
+	CodeDeadlineExceeded Code = 4
+	// CodeResourceExhausted means that the request or the reply is longer than the limits of the two sides permit.
+	CodeResourceExhausted Code = 8
+	// CodeInternal means that the handler has panicked.
+	CodeInternal Code = 13
+	// CodeUnavailable means that the handler has not begun, because of [Listener.Shutdown]. [Client.Retry] calls again
+	// on another connection.
+	CodeUnavailable Code = 14
+)
+
+// A CallError is the error of a call whose handler has returned an error. [Conn.Call] and [Conn.CallBuffer] return it
+// in an [*Error], and a handler returns one to choose the code. It matches context.DeadlineExceeded if its code is
+// [CodeDeadlineExceeded], and context.Canceled if it is [CodeCanceled].
+type CallError struct {
+	Code Code
+	Text string // UTF-8; of a peer, at most 1024 bytes
+}
+
+// Error implements error.
+func (e *CallError) Error() string {
+	return fmt.Sprintf("rdma: the handler has returned code %d: %s", e.Code, e.Text)
+}
+
+// Is matches the errors of contexts.
+func (e *CallError) Is(target error) bool {
+	return target == context.DeadlineExceeded && e.Code == CodeDeadlineExceeded ||
+		target == context.Canceled && e.Code == CodeCanceled
+}
+
+// callErrorOf returns what the caller gets of the error of a handler.
+func callErrorOf(err error) *CallError {
+	var own *CallError
+	e := &CallError{Code: CodeUnknown, Text: err.Error()}
+	switch {
+	case errors.As(err, &own):
+		e.Code = own.Code
+		if err == error(own) {
+			e.Text = own.Text
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Code = CodeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		e.Code = CodeCanceled
+	}
+	if e.Code == 0 {
+		e.Code = CodeUnknown
+	}
+	return e
+}
+
+const (
+	callErrorLen = 4    // without the text
+	maxErrorText = 1024 // bytes
+)
+
+// bytes returns the body of a kindError for a peer whose receives have the given length.
+func (e *CallError) bytes(eager int) []byte {
+	text := cutText(e.Text, min(maxErrorText, eager-callErrorLen))
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(e.Code)), text...)
+}
+
+// parseCallError checks the body of a peer's kindError.
+func parseCallError(b []byte) (*CallError, error) {
+	if len(b) < callErrorLen || len(b) > callErrorLen+maxErrorText {
+		return nil, fmt.Errorf("%w: an error of %d bytes: it has %d to %d", ErrProtocol, len(b), callErrorLen,
+			callErrorLen+maxErrorText)
+	}
+	e := &CallError{Code: Code(binary.LittleEndian.Uint32(b)), Text: string(b[callErrorLen:])}
+	if e.Code == 0 || !utf8.ValidString(e.Text) {
+		return nil, fmt.Errorf("%w: an error with code %d, which is not 0, and the text %.40q, which is UTF-8", ErrProtocol,
+			e.Code, e.Text)
+	}
+	return e, nil
+}

@@ -1,0 +1,120 @@
+package rdma
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// FuzzTrailer checks that what cutTrailer accepts is within the limits, and that it is read in the same way again.
+func FuzzTrailer(f *testing.F) {
+	for _, b := range badTrailers() {
+		f.Add(b)
+	}
+	t := trailer{timeout: time.Second, pairs: appendPair(nil, "key", "value")}
+	f.Add(t.appendTo([]byte("body")))
+	f.Add(trailed("body", field(200, 1, 2, 3)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		body, got, err := cutTrailer(b)
+		if err != nil {
+			if !errors.Is(err, ErrProtocol) {
+				t.Error(err)
+			}
+			return
+		}
+		size := 0
+		pairs := decodePairs(got.pairs)
+		for key, value := range pairs {
+			size += len(key) + len(value)
+			if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
+				t.Errorf("the key %q", key)
+			}
+		}
+		if len(pairs) > maxPairs || size > maxMetadata || got.timeout < 0 || len(body)+trailerLen > len(b) {
+			t.Errorf("%d pairs with %d bytes, a timeout of %v, a body of %d bytes of %d", len(pairs), size, got.timeout,
+				len(body), len(b))
+		}
+		if len(got.appendTo(nil)) > maxTrailer {
+			return // it has fields that this package does not know
+		}
+		again, same, err := cutTrailer(got.appendTo(bytes.Clone(body)))
+		if err != nil || !bytes.Equal(again, body) || same.timeout != got.timeout {
+			t.Errorf("%q, %+v, %v", again, same, err)
+		}
+	})
+}
+
+// FuzzCallError checks that what parseCallError accepts is within the limits, and that bytes returns it.
+func FuzzCallError(f *testing.F) {
+	f.Add((&CallError{Code: 105, Text: "no such key"}).bytes(4096))
+	f.Add([]byte{0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := parseCallError(b)
+		switch {
+		case err != nil && !errors.Is(err, ErrProtocol):
+			t.Error(err)
+		case err == nil && !bytes.Equal(e.bytes(4096), b):
+			t.Errorf("%x is %+v, and that %x", b, e, e.bytes(4096))
+		}
+	})
+}
+
+// FuzzCaller has a connection that handles calls get what bytes say: each SEND has a byte with its kind and number, one
+// with the length of its body, and the body. Handlers use all that they get, and a call waits for a reply. Whatever
+// comes, both return when the connection ends.
+func FuzzCaller(f *testing.F) {
+	add := func(first byte, body []byte) []byte { return append([]byte{first, byte(len(body))}, body...) }
+	call := (&trailer{timeout: time.Second, pairs: appendPair(nil, "key", "value")}).appendTo([]byte("body"))
+	var o [offerLen]byte
+	(&offer{kind: kindCallTrailer, number: 3, length: 5000}).put(&o)
+	f.Add(append(add(0x91, call), add(0x92, call)...))
+	f.Add(append(add(0xa0, (&CallError{Code: 1}).bytes(4096)), add(0xa1, nil)...))
+	f.Add(add(0x30, append(o[:], call[4:]...)))
+	f.Add(append(add(0x91, call), add(0x71, nil)...))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		n := verbstest.NewNetwork(t)
+		n.Allow(verbstest.RemoteAccess, verbstest.ReceiveLate, verbstest.ReceiveLength, verbstest.BadRequest,
+			verbstest.CQCapacity, verbstest.Unsignaled)
+		c, h := hostileOn(t, n.Machine(), n.Machine(), &Options{Linger: -1, Depth: 4}, honestHello())
+		ended, called := make(chan error, 1), make(chan error, 1)
+		go func() {
+			ended <- c.Handle(h.ctx, func(ctx context.Context, r *Request) ([]byte, error) {
+				if _, ok := ctx.Deadline(); ok && len(r.Metadata()) > maxPairs {
+					t.Error("too much metadata")
+				}
+				return r.Bytes(), ctx.Err()
+			}, nil)
+		}()
+		go func() {
+			m, err := c.Call(WithMetadata(h.ctx, "key", "value"), nil)
+			if err == nil {
+				m.Release()
+			}
+			called <- err
+		}()
+		for len(script) >= 2 {
+			body := script[2:min(2+int(script[1]), len(script))]
+			if !h.send(kind(script[0]>>4), 0, int(script[0]&0xf), body) {
+				break
+			}
+			script = script[2+len(body):]
+		}
+		h.end(farewell{})
+		if err := h.conn.ID().ID.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil && !errors.Is(err, ErrDisconnected) {
+			t.Errorf("Handle returns %v", err)
+		}
+		var e *CallError
+		if err := <-called; err != nil && !errors.Is(err, ErrDisconnected) && !errors.As(err, &e) && err != io.EOF {
+			t.Errorf("Call returns %v", err)
+		}
+	})
+}

@@ -1,0 +1,343 @@
+package rdma_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// handled returns a connection whose server handles calls with h, and where what Handle returns arrives.
+func handled(t testing.TB, server *rdma.Options, h rdma.Handler, o *rdma.HandleOptions) (*pair, <-chan error) {
+	t.Helper()
+	p := connect(t, nil, server)
+	return p, background(func() error { return p.server.Handle(t.Context(), h, o) })
+}
+
+// echoes replies with the request.
+func echoes(_ context.Context, r *rdma.Request) ([]byte, error) { return r.Bytes(), nil }
+
+// isCallError checks that err has the code and text of a handler's error.
+func isCallError(t testing.TB, err error, code rdma.Code, text string) {
+	t.Helper()
+	var got *rdma.CallError
+	if !errors.As(err, &got) || got.Code != code || got.Text != text {
+		t.Errorf("the error is %v, want code %d with %q", err, code, text)
+	}
+}
+
+// TestHandleErrors checks what the caller gets of the errors of a handler, after which the connection can be used
+// further.
+func TestHandleErrors(t *testing.T) {
+	long := strings.Repeat("é", 600) // of 2 bytes each
+	errs := map[string]error{
+		"own":      &rdma.CallError{Code: 105, Text: "no such key"},
+		"wrapped":  fmt.Errorf("get: %w", &rdma.CallError{Code: 5, Text: "no such key"}),
+		"general":  io.ErrNoProgress,
+		"deadline": context.DeadlineExceeded,
+		"canceled": fmt.Errorf("stopped: %w", context.Canceled),
+		"long":     &rdma.CallError{Code: 3, Text: "x" + long},
+		"bytes":    errors.New("\xff"),
+		"no code":  &rdma.CallError{Text: "none"},
+		"empty":    errors.New(""),
+	}
+	p, served := handled(t, nil, func(_ context.Context, r *rdma.Request) ([]byte, error) {
+		return []byte("ignored"), errs[string(r.Bytes())]
+	}, nil)
+	for name, want := range map[string]rdma.CallError{
+		"own":      {Code: 105, Text: "no such key"},
+		"wrapped":  {Code: 5, Text: "get: rdma: the handler has returned code 5: no such key"},
+		"general":  {Code: rdma.CodeUnknown, Text: io.ErrNoProgress.Error()},
+		"deadline": {Code: rdma.CodeDeadlineExceeded, Text: "context deadline exceeded"},
+		"canceled": {Code: rdma.CodeCanceled, Text: "stopped: context canceled"},
+		"long":     {Code: 3, Text: "x" + long[:1022]},
+		"bytes":    {Code: rdma.CodeUnknown, Text: "\uFFFD"},
+		"no code":  {Code: rdma.CodeUnknown, Text: "none"},
+		"empty":    {Code: rdma.CodeUnknown},
+	} {
+		_, err := p.client.Call(limit(t), []byte(name))
+		isCallError(t, err, want.Code, want.Text)
+		if errors.Is(err, context.DeadlineExceeded) != (name == "deadline") ||
+			errors.Is(err, context.Canceled) != (name == "canceled") || errors.Is(err, rdma.ErrDisconnected) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	m := must(p.client.Call(limit(t), []byte("good")))(t)
+	if got := string(m.Copy()); got != "ignored" {
+		t.Errorf("the reply is %q", got)
+	}
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+}
+
+// TestHandleDeadline checks that a handler has the deadline of its caller, and that it ends by that alone.
+func TestHandleDeadline(t *testing.T) {
+	began := make(chan time.Time, 1)
+	p, _ := handled(t, nil, func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+		deadline, ok := ctx.Deadline()
+		if !ok {
+			return nil, errors.New("no deadline")
+		}
+		began <- deadline
+		if len(r.Bytes()) == 0 {
+			return nil, nil
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, nil)
+	for _, n := range []int{0, 100, 2000, 4096 - 14, 100000} {
+		ctx, cancel := context.WithTimeout(limit(t), 20*time.Millisecond)
+		before, _ := ctx.Deadline()
+		m, err := p.client.Call(ctx, make([]byte, n))
+		if n > 0 {
+			isError(t, err, context.DeadlineExceeded)
+		} else {
+			check(t, err)
+			m.Release()
+		}
+		cancel()
+		if at := <-began; at.Before(before.Add(-time.Millisecond)) || at.After(before.Add(patience)) {
+			t.Errorf("%d bytes: the deadline is %v, want about %v", n, at, before)
+		}
+	}
+	// The server notices the deadline without the client.
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(time.Hour))
+	defer cancel()
+	go func() { _, _ = p.client.Call(ctx, make([]byte, 1)) }() // Close ends it
+	if at := <-began; time.Until(at) < time.Minute {
+		t.Errorf("the deadline is %v", at)
+	}
+}
+
+// TestHandleLimit checks that no more handlers run than permitted, and that cancels arrive when as many do.
+func TestHandleLimit(t *testing.T) {
+	var running, most atomic.Int32
+	began := make(chan context.Context, 100)
+	release := make(chan struct{})
+	p, served := handled(t, nil, func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+		n := running.Add(1)
+		defer running.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		began <- ctx
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return r.Bytes(), nil
+	}, &rdma.HandleOptions{MaxHandlers: 3})
+	ctx, cancel := context.WithCancel(limit(t))
+	var canceled, calls sync.WaitGroup
+	for range 3 {
+		canceled.Go(func() {
+			_, err := p.client.Call(ctx, []byte("x"))
+			isError(t, err, context.Canceled)
+		})
+	}
+	var contexts []context.Context
+	for range 3 {
+		contexts = append(contexts, <-began)
+	}
+	for i := range 17 {
+		calls.Go(func() {
+			m, err := p.client.Call(limit(t), fmt.Append(nil, i))
+			check(t, err)
+			if got := string(m.Copy()); got != fmt.Sprint(i) {
+				t.Errorf("the reply to %d is %s", i, got)
+			}
+		})
+	}
+	cancel()
+	canceled.Wait()
+	for _, ctx := range contexts {
+		<-ctx.Done()
+		isError(t, context.Cause(ctx), context.Canceled)
+	}
+	for range 3 {
+		<-began
+	}
+	close(release)
+	calls.Wait()
+	if n := most.Load(); n != 3 {
+		t.Errorf("%d handlers have run at the same time, want 3", n)
+	}
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+}
+
+// TestHandlePanics checks that a panic ends its call, and neither the connection nor the others.
+func TestHandlePanics(t *testing.T) {
+	var text bytes.Buffer
+	o := &rdma.Options{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+	p, served := handled(t, o, func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+		switch string(r.Bytes()) {
+		case "panic":
+			panic("a secret")
+		case "exit":
+			runtime.Goexit()
+		case "error":
+			return nil, (*rdma.CallError)(nil)
+		case "wait":
+			<-ctx.Done()
+		}
+		return r.Bytes(), nil
+	}, nil)
+	ctx, cancel := context.WithCancel(limit(t))
+	waits := background(func() error { _, err := p.client.Call(ctx, []byte("wait")); return err })
+	for range 3 {
+		_, err := p.client.Call(limit(t), []byte("panic"))
+		isCallError(t, err, rdma.CodeInternal, "the handler has panicked")
+		_, err = p.client.Call(limit(t), []byte("exit"))
+		isCallError(t, err, rdma.CodeInternal, "the handler has ended its goroutine")
+		_, err = p.client.Call(limit(t), []byte("error"))
+		isCallError(t, err, rdma.CodeInternal, "the handler has panicked")
+		m := must(p.client.Call(limit(t), []byte("good")))(t)
+		m.Release()
+	}
+	cancel()
+	isError(t, within(t, waits, "Call"), context.Canceled)
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+	if s := text.String(); strings.Count(s, "a secret") != 3 || !strings.Contains(s, "handle_test.go") {
+		t.Errorf("the log is %s", s)
+	}
+}
+
+// TestMetadata sends metadata with calls of all lengths.
+func TestMetadata(t *testing.T) {
+	p, served := handled(t, nil, func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+		if rdma.RequestOf(context.WithoutCancel(ctx)) != r || r.Conn().RemoteAddr() != r.Conn().CM().RemoteAddr() {
+			return nil, errors.New("another request")
+		}
+		return fmt.Append(nil, r.Len(), r.Metadata(), bytes.Count(r.Bytes(), []byte("b"))), nil
+	}, nil)
+	none := limit(t)
+	one := rdma.WithMetadata(none, "tenant", "red")
+	more := rdma.WithMetadata(rdma.WithMetadata(one, "tenant", "blue"), "empty", "")
+	most := none
+	for i := range 16 {
+		most = rdma.WithMetadata(most, fmt.Sprintf("%02d", i), strings.Repeat("v", 62))
+	}
+	for _, n := range []int{0, 1, 64, 128, 1000, 4096, 4097, 100000} {
+		for ctx, want := range map[context.Context]string{
+			none: "map[]", one: "map[tenant:red]", more: "map[empty: tenant:blue]", most: ""} {
+			body := bytes.Repeat([]byte("b"), n)
+			b := must(p.client.Alloc(n))(t)
+			copy(b.Bytes(), body)
+			for _, m := range []rdma.Message{
+				must(p.client.Call(ctx, body))(t), must(p.client.CallBuffer(ctx, b))(t)} {
+				got := string(m.Copy())
+				if !strings.HasPrefix(got, fmt.Sprintf("%d %s", n, want)) || !strings.HasSuffix(got, fmt.Sprint(n)) {
+					t.Errorf("%d bytes with %q: %s", n, want, got)
+				}
+			}
+		}
+	}
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+	if rdma.RequestOf(none) != nil {
+		t.Error("a request of no handler")
+	}
+}
+
+// TestMetadataLimits checks that metadata beyond the limits is refused before anything is sent.
+func TestMetadataLimits(t *testing.T) {
+	p := connect(t, nil, &rdma.Options{EagerSize: 256, Offers: -1})
+	many := limit(t)
+	for i := range 17 {
+		many = rdma.WithMetadata(many, fmt.Sprint(i), "")
+	}
+	for _, c := range []struct {
+		ctx  context.Context
+		want error
+		text string
+	}{
+		{many, rdma.ErrTooLong, "metadata of 17 pairs: a call has at most 16"},
+		{rdma.WithMetadata(many, "0", ""), rdma.ErrTooLong, "17 pairs"},
+		{rdma.WithMetadata(limit(t), "k", strings.Repeat("v", 1024)), rdma.ErrTooLong, "metadata of 1025 bytes"},
+		{rdma.WithMetadata(limit(t), "", ""), uverbs.ErrInvalid, "a key of metadata with 0 bytes"},
+		{rdma.WithMetadata(limit(t), strings.Repeat("k", 256), ""), uverbs.ErrInvalid, "a key of metadata with 256 bytes"},
+		{rdma.WithMetadata(limit(t), "\xff", ""), uverbs.ErrInvalid, "UTF-8"},
+		{rdma.WithMetadata(limit(t), "k", strings.Repeat("v", 241)), rdma.ErrTooLong, "Options.EagerSize of 256"},
+	} {
+		_, err := p.client.Call(c.ctx, []byte("a request"))
+		isError(t, err, c.want)
+		if !strings.Contains(err.Error(), c.text) {
+			t.Errorf("the error is %v, want %q", err, c.text)
+		}
+	}
+	if n := p.client.Stats().Sent; n != 0 {
+		t.Errorf("%d calls are sent", n)
+	}
+}
+
+// TestHandleOptions checks the limits of options, and a second call of Handle.
+func TestHandleOptions(t *testing.T) {
+	p, served := handled(t, nil, echoes, nil)
+	m := must(p.client.Call(limit(t), nil))(t)
+	m.Release()
+	isError(t, p.server.Handle(limit(t), echoes, nil), uverbs.ErrBusy)
+	isError(t, p.client.Handle(limit(t), echoes, &rdma.HandleOptions{MaxHandlers: 2049}), uverbs.ErrInvalid)
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+}
+
+// TestHandleReplies checks handlers that reply themselves, and messages that are not calls.
+func TestHandleReplies(t *testing.T) {
+	var text bytes.Buffer
+	messages := make(chan string, 1)
+	o := &rdma.Options{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+	p, served := handled(t, o, func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+		if !r.IsCall() {
+			messages <- string(r.Bytes())
+			return nil, errors.New("unheard")
+		}
+		b, err := r.Conn().Alloc(r.Len())
+		if err != nil {
+			return nil, err
+		}
+		copy(b.Bytes(), r.Bytes())
+		return nil, r.ReplyBuffer(ctx, b)
+	}, nil)
+	for _, n := range []int{100, 5000} {
+		m := must(p.client.Call(limit(t), numbered(1, n)))(t)
+		if !bytes.Equal(m.Copy(), numbered(1, n)) {
+			t.Error("another reply")
+		}
+		check(t, p.client.Send(limit(t), numbered(2, n)))
+		if <-messages != string(numbered(2, n)) {
+			t.Error("another message")
+		}
+	}
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+	if strings.Count(text.String(), "unheard") != 2 {
+		t.Errorf("the log is %s", &text)
+	}
+}
+
+// TestHandleTooLongReply checks the error of a call whose reply is too long for the caller.
+func TestHandleTooLongReply(t *testing.T) {
+	p := connect(t, &rdma.Options{MaxMessage: 8192}, nil)
+	served := background(func() error {
+		return p.server.Handle(limit(t), func(context.Context, *rdma.Request) ([]byte, error) {
+			return make([]byte, 8193), nil
+		}, nil)
+	})
+	_, err := p.client.Call(limit(t), nil)
+	isCallError(t, err, rdma.CodeResourceExhausted,
+		"the reply cannot be sent: rdma: too long: a message of 8193 bytes: the peer's Options.MaxMessage is 8192")
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+}
