@@ -3,7 +3,9 @@
 package rdma_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdma"
 )
@@ -66,6 +68,15 @@ func TestDeviceNothingAllocated(t *testing.T) {
 		if n := testing.AllocsPerRun(200, f); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+	deadline, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	for range 100 {
+		release(p.client.Call(deadline, small))
+	}
+	// The encoded deadline on one side, and the decoded one on the other.
+	if n := testing.AllocsPerRun(200, func() { release(p.client.Call(deadline, small)) }); n > 2 {
+		t.Errorf("call with a deadline: %v allocations", n)
 	}
 	check(t, p.client.Close())
 	<-served

@@ -6,10 +6,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/rdma"
@@ -20,10 +23,10 @@ import (
 // A wire has the bytes of a version of the protocol, by name.
 type wire map[string][]byte
 
-// wire1 returns the bytes of version 1.
-func wire1(t *testing.T) wire {
+// keptWire returns the bytes in a file.
+func keptWire(t *testing.T, file string) wire {
 	t.Helper()
-	text, err := os.ReadFile("../../rdma/testdata/wire1.txt")
+	text, err := os.ReadFile("../../rdma/testdata/" + file)
 	must(t, text, err)
 	w := wire{}
 	for line := range strings.Lines(string(text)) {
@@ -157,7 +160,7 @@ func (p *keptPeer) receives(name string, number uint32) (body []byte) {
 // TestWireKept has package rdma talk to a peer that sends what is kept, in both roles: as it is, and as a later version
 // of which the hello has more versions, features and fields. Each kind of frame comes in each direction.
 func TestWireKept(t *testing.T) {
-	w := wire1(t)
+	w := keptWire(t, "wire1.txt")
 	for _, role := range []string{"client", "server"} {
 		hello := w["hello "+role]
 		for name, b := range map[string][]byte{role: hello, "later " + role: laterVersion(hello)} {
@@ -300,7 +303,7 @@ func (p *keptPeer) ends(t *testing.T, c *rdma.Conn) {
 
 // TestWireEnds has a peer end the connection with bytes that are kept.
 func TestWireEnds(t *testing.T) {
-	w := wire1(t)
+	w := keptWire(t, "wire1.txt")
 	c, p := keptPair(t, w, "client", w["hello client"])
 	p.sends("end", nil)
 	if _, err := c.Recv(p.ctx); err != io.EOF {
@@ -311,5 +314,75 @@ func TestWireEnds(t *testing.T) {
 	var end *rdma.CloseError
 	if _, err := c.Recv(p.ctx); !errors.As(err, &end) || *end != (rdma.CloseError{Code: 7, Text: "bye", Remote: true}) {
 		t.Errorf("Recv returns %v", err)
+	}
+}
+
+// TestWireTrailers has package rdma talk to a peer with trailers, which sends what is kept.
+func TestWireTrailers(t *testing.T) {
+	w := keptWire(t, "wire1.txt")
+	maps.Copy(w, keptWire(t, "trailers1.txt"))
+	c, p := keptPair(t, w, "client", w["hello client"])
+	seen, reply := make(chan string), make(chan struct{})
+	go func() {
+		// The end of the test ends the connection.
+		_ = c.Handle(p.ctx, func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+			deadline, ok := ctx.Deadline()
+			if !ok || time.Until(deadline) > time.Hour {
+				return nil, errors.New("another deadline")
+			}
+			seen <- fmt.Sprintf("%.3s %d %v", r.Bytes(), r.Len(), r.Metadata())
+			<-reply
+			return nil, &rdma.CallError{Code: 105, Text: "no such key"}
+		}, nil)
+	}()
+	replyCredit := func() { // one for each error that comes
+		if _, err := p.conn.QP().PostSend(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.Signaled,
+			Imm: 5<<28 | 1<<10}); err != nil {
+			t.Fatal(err)
+		}
+		if wc, err := p.conn.SendComp(p.ctx); err != nil || wc.Err() != nil {
+			t.Fatal(err, wc.Err())
+		}
+	}
+	for _, f := range []struct{ name, want string }{
+		{"call", "ask 3 map[e: tenant:blue]"}, {"deadline", "ask 3 map[]"}, {"offer", "off 5000 map[e: tenant:blue]"}} {
+		replyCredit()
+		copy(p.mr.Bytes()[keptBody+100:], "offered")
+		p.sends(f.name, func(body []byte) {
+			if f.name == "offer" {
+				binary.LittleEndian.PutUint32(body[4:], p.mr.RKey())
+				binary.LittleEndian.PutUint64(body[8:], p.mr.Addr()+keptBody+100)
+			}
+		})
+		if got := <-seen; got != f.want {
+			t.Errorf("%s: the handler gets %q, want %q", f.name, got, f.want)
+		}
+		if f.name == "offer" {
+			p.receives("taken", 0)
+		}
+		reply <- struct{}{}
+		if body := p.receives("error", 3); string(body) != string(w["frame error"][4:]) {
+			t.Errorf("%s: the error is %q", f.name, body)
+		}
+	}
+	p.calledWith(t, c)
+}
+
+// calledWith has package rdma call with a deadline, and replies with an error.
+func (p *keptPeer) calledWith(t *testing.T, c *rdma.Conn) {
+	called := make(chan error, 1)
+	go func() { _, err := c.Call(p.ctx, []byte("ask")); called <- err }()
+	body := p.receives("deadline", 0)
+	kept := bytes.Clone(p.w["frame deadline"][4:])
+	copy(kept[6:14], body[6:14]) // the time that is left
+	if left := binary.LittleEndian.Uint64(body[6:]); !bytes.Equal(body, kept) || left > uint64(time.Minute) {
+		t.Errorf("%x is called", body)
+	}
+	imm, body := p.w.frame("error")
+	p.w["frame error of call 0"] = append(binary.BigEndian.AppendUint32(nil, imm&^0x3ff), body...)
+	p.sends("error of call 0", nil)
+	var e *rdma.CallError
+	if err := <-called; !errors.As(err, &e) || *e != (rdma.CallError{Code: 105, Text: "no such key"}) {
+		t.Errorf("Call returns %v", err)
 	}
 }
