@@ -13,6 +13,9 @@ import (
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
 // are received by Recv. Up to 1024 calls may wait on a connection; further ones wait for their turn.
 //
+// The peer's handler gets the deadline of ctx, as the time that is left, and what [WithMetadata] has set. If it returns
+// an error, that of Call is a [*CallError], and the connection can be used further.
+//
 // Call returns context.Cause(ctx) if ctx ends first. The peer may have got the call then: the context of its handler
 // ends (see [Message.Context]), and its reply is dropped. As long as the peer does not reply, the call is one of the
 // 1024. The error of a call that has waited for its turn says so. The other errors are those of [Conn.Send] and
@@ -22,7 +25,8 @@ func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
 	return c.call(ctx, len(b), func(k kind, number int, t []byte) error { return c.send(ctx, k, number, b, t) })
 }
 
-// CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does.
+// CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does. It copies those of a short
+// one, which is not longer than Options.EagerSize of the peer, if ctx has a deadline or metadata.
 func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
 	return c.call(ctx, b.Len(), func(k kind, number int, t []byte) error { return c.sendBuffer(ctx, k, number, b, t) })
 }

@@ -20,12 +20,13 @@ const (
 	CodeUnknown Code = 2
 	// CodeDeadlineExceeded is that of context.DeadlineExceeded.
 	CodeDeadlineExceeded Code = 4
-	// CodeResourceExhausted means that the request or the reply is longer than the limits of the two sides permit.
+	// CodeResourceExhausted means that there is no memory for the request, or that the reply is longer than the caller
+	// permits.
 	CodeResourceExhausted Code = 8
 	// CodeInternal means that the handler has panicked.
 	CodeInternal Code = 13
 	// CodeUnavailable means that the handler has not begun, because of [Listener.Shutdown]. [Client.Retry] calls again
-	// on another connection.
+	// on another connection, also if a handler has returned this code.
 	CodeUnavailable Code = 14
 )
 

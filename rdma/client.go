@@ -96,13 +96,17 @@ func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
 // the protocol ([ErrVersion]), another protocol ([ErrProtocol]), or does not know the client ([ErrUnauthenticated]).
 // Do also returns the error of a connection that has ended and cannot be released. Further calls try to release it
 // again before they connect.
+//
+// If f returns a [*CallError] with [CodeUnavailable], the server of its connection is shutting down: further calls use
+// another connection.
 func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
 	_, err := cl.do(ctx, f)
 	return err
 }
 
 // Retry is [Client.Do] for what may be done more than once, such as reading: if f returns an error because its
-// connection has ended, Retry calls f again with another connection, until ctx ends, and then returns
+// connection has ended, or because the server is shutting down (see [Client.Do]), Retry calls f again with another
+// connection, until ctx ends, and then returns
 // context.Cause(ctx) with the last error. It waits as between two attempts to connect if the connection had been
 // established a short time before. It can return [ErrUndelivered] for messages of other calls that share the
 // connection, and drops it when it tries again.

@@ -34,8 +34,17 @@
 // released. So both sides may call, and reply from the goroutine that receives. Other messages wait for the goroutine
 // that receives on the other side: if both sides send them from the goroutine that receives, both can wait forever.
 //
+// # Calls
+//
 // [Conn.ServeCalls] receives and replies in a loop. When the context of a Call ends, so does that of its handler on the
 // other side: see [Message.Context] and [Conn.ServeCallsContext].
+//
+// [Conn.Handle] runs a [Handler] for each request, several at the same time. A handler has the deadline of its caller,
+// and what the caller has set by [WithMetadata]. Its error is a [*CallError] on the other side. [Handle] is for Serve:
+//
+//	err = l.Serve(ctx, rdma.Handle(handler, nil))
+//
+// [Listener.Shutdown] ends a server when the handlers that run have returned and their replies have arrived.
 //
 // # Memory
 //

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // handled returns a connection whose server handles calls with h, and where what Handle returns arrives.
@@ -340,4 +341,36 @@ func TestHandleTooLongReply(t *testing.T) {
 		"the reply cannot be sent: rdma: too long: a message of 8193 bytes: the peer's Options.MaxMessage is 8192")
 	check(t, p.client.Close())
 	check(t, within(t, served, "Handle"))
+}
+
+// TestHandleKilled ends the machine of either side while a handler runs.
+func TestHandleKilled(t *testing.T) {
+	for _, side := range []string{"client", "server"} {
+		t.Run(side, func(t *testing.T) {
+			p := machines(t)
+			p.net.SetTimeouts(verbstest.Timeouts{Ack: 10})
+			p.allow(verbstest.Destination)
+			o := &rdma.Options{Linger: 50 * time.Millisecond, KeepAlive: 10 * time.Millisecond}
+			p.dial(t, o, o)
+			began := make(chan context.Context, 1)
+			served := background(func() error {
+				return p.server.Handle(t.Context(), func(ctx context.Context, _ *rdma.Request) ([]byte, error) {
+					began <- ctx
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}, nil)
+			})
+			called := background(func() error { _, err := p.client.Call(limit(t), nil); return err })
+			handler := <-began
+			if side == "client" {
+				p.here.Kill()
+			} else {
+				p.there.Kill()
+			}
+			<-handler.Done()
+			isError(t, context.Cause(handler), rdma.ErrDisconnected)
+			isError(t, within(t, served, "Handle"), rdma.ErrDisconnected)
+			isError(t, within(t, called, "Call"), rdma.ErrDisconnected)
+		})
+	}
 }

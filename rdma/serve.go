@@ -15,7 +15,7 @@ import (
 // Serve accepts connections and calls handle for each, in a separate goroutine, until ctx ends or the listener is
 // closed. It closes each connection when handle returns. Serve closes the listener, and returns when all handlers have
 // returned. It returns nil if ctx has ended or the listener was closed, and otherwise the error of [Listener.Close], or
-// that the device was removed.
+// that the device was removed. [Listener.Shutdown] ends it without breaking off what handlers have begun.
 //
 // Errors of handlers, of closing connections and of single handshakes are logged to Options.Logger, or without it to
 // slog.Default, at level warn; those of handlers only until ctx has ended. If handle panics, Serve logs this with the

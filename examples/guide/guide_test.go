@@ -37,6 +37,39 @@ func TestService(t *testing.T) {
 	}
 }
 
+func TestUsers(t *testing.T) {
+	net := verbstest.NewNetwork(t)
+	server, client := net.Machine(), net.Machine()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	served := make(chan error, 1)
+	server.Run(func() {
+		l, err := rdma.Listen(":7471", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { served <- ServeUsers(ctx, l, map[string]string{"7": "eve"}) }()
+	})
+	client.Run(func() {
+		c, err := rdma.Dial(ctx, server.AddrPort(7471).String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"7": "eve", "8": ""} {
+			if user, found, err := FindUser(ctx, c, "blue", name); user != want || found != (want != "") || err != nil {
+				t.Errorf("%q, %v, %v", user, found, err)
+			}
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // connected returns both sides of a connection.
 func connected(t *testing.T, ctx context.Context) (client, server *rdma.Conn) {
 	t.Helper()
