@@ -380,33 +380,33 @@ func (m Message) Metadata() map[string]string {
 	return decodePairs(a.terms.pairs)
 }
 
-// reply marks a call of the peer as replied to. It returns its context, or nil.
-func (c *Conn) reply(m Message) (*callContext, error) {
+// reply marks a call of the peer as replied to. It returns what it was.
+func (c *Conn) reply(m Message) (asked, error) {
 	if m.kind != kindCall {
-		return nil, ErrNotCall
+		return asked{}, ErrNotCall
 	}
 	c.mu.Lock()
 	defer c.unlock()
 	a := &c.calls.asked[m.number]
 	if a.serial != m.serial {
-		return nil, ErrNotCall
+		return asked{}, ErrNotCall
 	}
-	x := a.ctx
-	a.serial, a.ctx = 0, nil
-	return x, nil
+	was := *a
+	a.serial, a.ctx, a.terms = 0, nil, nil
+	return was, nil
 }
 
 // unreply undoes reply after the reply could not be sent.
-func (c *Conn) unreply(m Message, x *callContext) {
+func (c *Conn) unreply(m Message, was asked) {
 	c.mu.Lock()
 	defer c.unlock()
-	a := &c.calls.asked[m.number]
+	a, x := &c.calls.asked[m.number], was.ctx
 	if a.serial != 0 { // the reply has arrived in spite of the error, and the peer has called again with the number
 		delete(c.contexts, x)
 		x.end(errReplied)
 		return
 	}
-	a.serial, a.ctx = m.serial, x
+	a.serial, a.ctx, a.terms = m.serial, x, was.terms
 	if a.canceled {
 		x.end(errCanceled)
 	}
@@ -472,15 +472,15 @@ func (m Message) sendReply(send func() error) error {
 	if m.c == nil {
 		return ErrNotCall
 	}
-	x, err := m.c.reply(m)
+	was, err := m.c.reply(m)
 	if err == nil {
 		if err = send(); err != nil {
-			m.c.unreply(m, x)
+			m.c.unreply(m, was)
 		}
 	}
 	if err != nil {
 		return m.c.opError("reply to", err)
 	}
-	m.c.endContext(x, errReplied)
+	m.c.endContext(was.ctx, errReplied)
 	return nil
 }

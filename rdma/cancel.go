@@ -160,6 +160,9 @@ func (c *Conn) newContextUntil(parent context.Context, t *terms) *callContext {
 		end(cause)
 		stop()
 	}
+	if x.Context.Err() != nil { // newContext has ended it
+		stop()
+	}
 	return x
 }
 

@@ -24,7 +24,8 @@ import (
 // not sent; an error of it is logged.
 type Handler func(ctx context.Context, r *Request) (reply []byte, err error)
 
-// A Request is a call of a peer, or a message, that a [Handler] handles. Conn.Handle releases it.
+// A Request is a call of a peer, or a message, that a [Handler] handles. Conn.Handle releases it, unless the
+// handler has released or sent it.
 type Request struct{ Message }
 
 // Conn returns the connection, for example for the address of the peer, or to call it.
@@ -205,7 +206,7 @@ func (s *handling) run(ctx context.Context, m Message) {
 	x := m.serveContext(ctx)
 	x.watched.Store(true) // Handle waits
 	defer s.c.endContext(x, errReturned)
-	defer m.Release()
+	defer m.releaseRest()
 	var reply []byte
 	err := error(&CallError{CodeInternal, "the handler has ended its goroutine"})
 	defer func() { s.reply(ctx, m, reply, err) }() // also if the handler calls runtime.Goexit

@@ -309,11 +309,19 @@ func TestHandleReplies(t *testing.T) {
 			return nil, err
 		}
 		copy(b.Bytes(), r.Bytes())
+		if r.Bytes()[0] == 7 {
+			b.Release()
+			b = r.Buffer // which is sent
+		}
 		return nil, r.ReplyBuffer(ctx, b)
 	}, nil)
 	for _, n := range []int{100, 5000} {
 		m := must(p.client.Call(limit(t), numbered(1, n)))(t)
 		if !bytes.Equal(m.Copy(), numbered(1, n)) {
+			t.Error("another reply")
+		}
+		seven := bytes.Repeat([]byte{7}, n)
+		if m := must(p.client.Call(limit(t), seven))(t); !bytes.Equal(m.Copy(), seven) {
 			t.Error("another reply")
 		}
 		check(t, p.client.Send(limit(t), numbered(2, n)))

@@ -39,6 +39,18 @@ func (m Message) SetLen(int) error {
 // Release releases the memory of the message, so that the peer may send another one. Further calls do nothing.
 func (m Message) Release() {
 	m.Buffer.Release()
+	m.freed()
+}
+
+// releaseRest is Release for a message that the program may have released or sent.
+func (m Message) releaseRest() {
+	if m.disown() {
+		m.freed()
+	}
+}
+
+// freed has the credits for a long message sent that was released.
+func (m Message) freed() {
 	if m.large == released {
 		m.c.mu.Lock()
 		m.c.sendControl(true)
