@@ -155,6 +155,16 @@ func (b Buffer) Len() int {
 	return int(b.m.n.Load())
 }
 
+// copyable returns the length of b, and whether its bytes can be copied: not those of a [RegionFunc].
+func (b Buffer) copyable() (n int, ok bool) {
+	if !b.hold() {
+		return 0, true
+	}
+	defer b.m.drop()
+	n = int(b.m.n.Load())
+	return n, n == 0 || b.m.bytes != nil
+}
+
 // Cap returns up to which length SetLen can extend the memory, or 0 after Release.
 func (b Buffer) Cap() int {
 	if !b.hold() {

@@ -22,20 +22,25 @@ import (
 // [Conn.Recv]. The first Call registers memory for replies, with the errors of [Conn.Alloc]. The caller releases the
 // reply.
 func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
-	return c.call(ctx, len(b), func(k kind, number int, t []byte) error { return c.send(ctx, k, number, b, t) })
+	return c.call(ctx, len(b), true, func(k kind, number int, t []byte) error { return c.send(ctx, k, number, b, t) })
 }
 
 // CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does. It copies those of a short
 // one, which is not longer than Options.EagerSize of the peer, if ctx has a deadline or metadata.
 func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
-	return c.call(ctx, b.Len(), func(k kind, number int, t []byte) error { return c.sendBuffer(ctx, k, number, b, t) })
+	n, copied := b.copyable()
+	return c.call(ctx, n, copied, func(k kind, number int, t []byte) error {
+		return c.sendBuffer(ctx, k, number, b, t)
+	})
 }
 
-// call makes a call with a body of n bytes, which send sends with the trailer t.
-func (c *Conn) call(ctx context.Context, n int, send func(k kind, number int, t []byte) error) (Message, error) {
+// call makes a call with a body of n bytes, which send sends with the trailer t. Copied is whether a trailer can be
+// behind the body.
+func (c *Conn) call(ctx context.Context, n int, copied bool,
+	send func(k kind, number int, t []byte) error) (Message, error) {
 	k, err := c.newCall(ctx)
 	if err == nil {
-		if err = c.sendCall(ctx, k.number, n, send); err != nil {
+		if err = c.sendCall(ctx, k.number, n, copied, send); err != nil {
 			c.mu.Lock()
 			c.unsent(k)
 			c.unlock()
@@ -52,8 +57,9 @@ func (c *Conn) call(ctx context.Context, n int, send func(k kind, number int, t 
 }
 
 // sendCall sends a call, with a trailer if it has a deadline or metadata.
-func (c *Conn) sendCall(ctx context.Context, number, n int, send func(k kind, number int, t []byte) error) error {
-	t, err := c.trailer(ctx, n)
+func (c *Conn) sendCall(ctx context.Context, number, n int, copied bool,
+	send func(k kind, number int, t []byte) error) error {
+	t, err := c.trailer(ctx, n, copied)
 	switch {
 	case err != nil:
 		return err
@@ -66,7 +72,7 @@ func (c *Conn) sendCall(ctx context.Context, number, n int, send func(k kind, nu
 
 // trailer returns the trailer of a call with a body of n bytes. A deadline is left out if the peer does not know it, or
 // if the body fits into one of the peer's receives and the trailer does not.
-func (c *Conn) trailer(ctx context.Context, n int) (t trailer, err error) {
+func (c *Conn) trailer(ctx context.Context, n int, copied bool) (t trailer, err error) {
 	known := c.hasTrailers()
 	if o, ok := ctx.Value(outgoingKey{}).(*outgoing); ok {
 		switch {
@@ -80,10 +86,10 @@ func (c *Conn) trailer(ctx context.Context, n int) (t trailer, err error) {
 	if deadline, ok := ctx.Deadline(); ok && known {
 		t.timeout = max(time.Until(deadline), 1)
 	}
-	if t.timeout > 0 && !c.fits(n, &t) {
+	if t.timeout > 0 && !c.fits(n, copied, &t) {
 		t.timeout = 0
 	}
-	if size := t.size(); size > 0 && !c.fits(n, &t) {
+	if size := t.size(); size > 0 && !c.fits(n, copied, &t) {
 		return t, fmt.Errorf("%w: the metadata of a call needs %d bytes, which do not fit into the peer's "+
 			"Options.EagerSize of %d with a request of %d bytes: send less, or set it to more", ErrTooLong, size,
 			c.remote.eager, n)
@@ -93,9 +99,9 @@ func (c *Conn) trailer(ctx context.Context, n int) (t trailer, err error) {
 
 // fits reports whether a trailer can be sent with a body of n bytes, or with its offer. A deadline alone does not make
 // a body an offer.
-func (c *Conn) fits(n int, t *trailer) bool {
+func (c *Conn) fits(n int, copied bool, t *trailer) bool {
 	eager, size := c.remote.eager, t.size()
-	return n+size <= eager ||
+	return copied && n+size <= eager ||
 		offerLen+size <= eager && n > 0 && len(c.windows) > 0 && (n > eager || len(t.pairs) > 0)
 }
 

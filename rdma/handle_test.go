@@ -382,3 +382,64 @@ func TestHandleKilled(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadlineRoom checks that a deadline neither makes a request longer than a receive, nor one of memory that cannot
+// be copied an offer: it is left out then, and metadata is not.
+func TestDeadlineRoom(t *testing.T) {
+	for _, offers := range []int{0, -1} {
+		p := connect(t, nil, &rdma.Options{Offers: offers})
+		served := background(func() error {
+			return p.server.Handle(t.Context(), func(ctx context.Context, r *rdma.Request) ([]byte, error) {
+				_, ok := ctx.Deadline()
+				return fmt.Append(nil, r.Len(), ok, len(r.Metadata())), nil
+			}, nil)
+		})
+		region := rdma.NewRegion(1 << 16)
+		unmapped := rdma.RegionFunc(1<<16, func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) {
+			return pd.RegMR(region.Bytes(), a)
+		})
+		metadata := rdma.WithMetadata(limit(t), "k", "v")
+		for _, c := range []struct {
+			n      int
+			region bool
+			// What the handler has: without and with metadata, and with metadata if nothing can be offered.
+			plain, with, unoffered string
+		}{
+			{4083, false, "4083 true 0", "4083 true 1", "4083 false 1"}, // 11 bytes for a deadline, and 2 for their length
+			{4084, false, "4084 false 0", "4084 true 1", "4084 false 1"},
+			{4088, false, "4088 false 0", "4088 true 1", "4088 false 1"}, // 6 bytes for metadata
+			{4089, false, "4089 false 0", "4089 true 1", ""},
+			{4097, false, "4097 true 0", "4097 true 1", ""},
+			{100, true, "100 false 0", "100 true 1", ""},
+			{5000, true, "5000 true 0", "5000 true 1", ""},
+		} {
+			for ctx, want := range map[context.Context]string{limit(t): c.plain, metadata: c.with} {
+				if offers < 0 && c.n > 4096 {
+					continue
+				}
+				if offers < 0 && ctx == metadata {
+					want = c.unoffered
+				}
+				var b rdma.Buffer
+				if c.region {
+					b = must(p.client.BufferOf(unmapped, 0, c.n))(t)
+				} else {
+					b = must(p.client.Alloc(c.n))(t)
+				}
+				m, err := p.client.CallBuffer(ctx, b)
+				if want == "" {
+					isError(t, err, rdma.ErrTooLong)
+					b.Release()
+					continue
+				}
+				check(t, err)
+				if got := string(m.Copy()); got != want {
+					t.Errorf("offers %d, a region: %v: %s, want %s", offers, c.region, got, want)
+				}
+			}
+		}
+		check(t, p.client.Close())
+		check(t, within(t, served, "Handle"))
+		check(t, unmapped.Close())
+	}
+}

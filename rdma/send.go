@@ -92,13 +92,17 @@ func (c *Conn) send(ctx context.Context, k kind, number int, b, t []byte) error 
 	if len(b) > c.remote.maxMessage {
 		return c.tooLong(len(b))
 	}
-	m, err := c.get(len(b) + len(t))
+	room := len(b)
+	if room+len(t) <= c.remote.eager { // otherwise, t is sent with the offer
+		room += len(t)
+	}
+	m, err := c.get(room)
 	if err != nil {
 		return err
 	}
 	m.hold()
 	copy(m.bytes, b)
-	copy(m.bytes[len(b):], t)
+	copy(m.bytes[len(b):room], t)
 	if err := c.sendMemory(ctx, k, number, m, len(b), t); err != nil {
 		m.drop()
 		return err
@@ -126,7 +130,7 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 	switch {
 	case len(t) == 0 || n+len(t) > c.remote.eager:
 		err = c.sendMemory(ctx, k, number, b.m, n, t)
-	case b.m.bytes == nil && n > 0: // there is nothing to copy: see RegionFunc
+	case b.m.bytes == nil && n > 0: // there is nothing to copy
 		err = c.offer(ctx, k, number, b.m, n, t)
 	default: // the trailer has to be behind the bytes
 		defer b.m.drop()

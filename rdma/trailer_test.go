@@ -17,7 +17,7 @@ func TestTrailerAllocations(t *testing.T) {
 		"plain": plain, "deadline": ctx, "metadata": WithMetadata(plain, "key", "value")} {
 		var room [64]byte
 		n := testing.AllocsPerRun(100, func() {
-			tr, err := c.trailer(ctx, 100)
+			tr, err := c.trailer(ctx, 100, true)
 			if err != nil || (tr.size() > 0) == (name == "plain") ||
 				tr.size() > 0 && len(tr.appendTo(room[:0])) != tr.size() {
 				t.Errorf("%s: %+v, %v", name, tr, err)
