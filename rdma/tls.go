@@ -59,7 +59,7 @@ func (c *Conn) rejectPeer(ctx context.Context, why error) {
 	defer cancel()
 	c.mu.Lock()
 	// The caller returns why. A peer that does not get the reason gets the end of the connection.
-	_ = c.endWith(ctx, &CloseError{Code: CodeUnauthenticated, Text: closeText(why.Error())})
+	_ = c.endWith(ctx, &CloseError{Code: CodeUnauthenticated, Text: cutText(why.Error(), maxCloseText)})
 }
 
 // handshake runs the handshake of TLS.
@@ -190,7 +190,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 func (p *pipe) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		part := b[n:min(n+p.c.remote.eager, len(b))]
-		if err := p.c.send(p.ctx, kindMessage, 0, part); err != nil {
+		if err := p.c.send(p.ctx, kindMessage, 0, part, nil); err != nil {
 			return n, p.fail(err)
 		}
 		n += len(part)
