@@ -53,7 +53,8 @@ var fileLayers = map[string][]fileLayer{
 			"dcistream lagport ratelimit reservedqpn memoryop memoryop_unsafe devicememory drain import interfaces"},
 	},
 	"rdma": {
-		{"values: errors, what is on the wire, options", "doc errors callerror wire trailer metadata options hello tlsoptions"},
+		{"values: errors, what is on the wire, options",
+			"doc errors callerror wire trailer metadata options hello tlsoptions"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
 		{"memory of peers", "token region onesided batch flush"},
