@@ -19,7 +19,7 @@ func (c *Conn) firstRead() int {
 
 // firstUnread returns the first message that can be read now, or -1.
 func (c *Conn) firstUnread() int {
-	if c.err != nil || c.room() <= 0 {
+	if c.err != nil || c.room() <= 0 || c.fetches >= c.options.Offers {
 		return -1
 	}
 	return c.firstArrived(func(m *Message) bool { return m.large != nil && !m.large.begun() })
@@ -70,7 +70,7 @@ func (c *Conn) drain() {
 // firstRefused returns the index of the first call that can be refused, or -1. A peer that does not know errors of
 // calls learns of the end of the connection only.
 func (c *Conn) firstRefused() int {
-	if !c.hasTrailers() || c.usable() != nil {
+	if !c.hasTrailers() || c.usable() != nil || c.handlers >= c.maxHandlers+c.options.Depth {
 		return -1
 	}
 	return c.firstArrived(func(m *Message) bool { return m.kind == kindCall && (m.large == nil || !m.large.grows) })

@@ -20,7 +20,7 @@ func TestDevice(t *testing.T) {
 		"Slices": TestSlices, "FanOut": TestFanOut, "RegionBuffers": TestRegionBuffers, "Flush": TestFlush,
 		"FlushChanges": TestFlushChanges, "FlushRace": TestFlushRace,
 		"HandleErrors": TestHandleErrors, "HandleDeadline": TestHandleDeadline, "HandleLimit": TestHandleLimit,
-		"HandlePanics": TestHandlePanics, "HandleReplies": TestHandleReplies, "Metadata": TestMetadata,
+		"HandlePanics": TestHandlePanics, "DeadlineRoom": TestDeadlineRoom, "HandleReplies": TestHandleReplies, "Metadata": TestMetadata,
 		"ListenerShutdown": TestListenerShutdown, "ListenerShutdownTime": TestListenerShutdownTime,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
 		"TLS": TestTLS, "TLSRefused": TestTLSRefused,

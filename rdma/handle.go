@@ -171,6 +171,7 @@ func (s *handling) readNext(ctx context.Context) bool {
 		return true // an error has ended the connection
 	}
 	in.grows = true // until fetch sets it
+	c.fetches++
 	s.running.Go(func() { s.fetch(ctx, in) })
 	return true
 }
@@ -179,6 +180,7 @@ func (s *handling) readNext(ctx context.Context) bool {
 // caller gets the error.
 func (s *handling) fetch(ctx context.Context, in *incoming) {
 	c := s.c
+	defer s.fetched()
 	c.mu.Lock()
 	in.grows = false
 	var err error
@@ -198,6 +200,12 @@ func (s *handling) fetch(ctx context.Context, in *incoming) {
 	}
 	c.unlock()
 	s.replyError(ctx, m, &CallError{CodeResourceExhausted, err.Error()})
+}
+
+func (s *handling) fetched() {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	s.c.fetches--
 }
 
 // run calls the handler for a message, replies and releases it.

@@ -231,3 +231,44 @@ func TestOldCaller(t *testing.T) {
 		t.Errorf("kind %d, %x, %v", k, body, err)
 	}
 }
+
+// TestHostileShutdown checks that a peer which accepts no replies does not make a server that shuts down refuse any
+// number of calls at the same time.
+func TestHostileShutdown(t *testing.T) {
+	c, h := hostilePair(t, &Options{Depth: 4}, honestHello())
+	began, release, handled := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		handled <- c.Handle(h.ctx, func(context.Context, *Request) ([]byte, error) {
+			began <- struct{}{}
+			<-release
+			return nil, nil
+		}, &HandleOptions{MaxHandlers: 1})
+	}()
+	h.send(kindCall, 0, 0, nil)
+	<-began
+	c.drain()
+	for i := range 6 {
+		if i == 3 {
+			if k, _, _ := h.next(); k != kindCredits {
+				t.Fatalf("kind %d", k)
+			}
+		}
+		h.send(kindCall, 0, 1+i, nil)
+	}
+	refused := func() (handlers, arrived int) {
+		c.mu.Lock()
+		defer c.unlock()
+		return c.handlers, c.count
+	}
+	for handlers, arrived := refused(); handlers != 5 || arrived != 2; handlers, arrived = refused() {
+		if handlers > 5 {
+			t.Fatalf("%d calls are handled or refused", handlers)
+		}
+		<-time.After(time.Millisecond)
+	}
+	h.end(farewell{}) // which ends the calls that wait
+	close(release)
+	if err := <-handled; err != nil {
+		t.Error(err)
+	}
+}
