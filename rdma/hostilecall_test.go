@@ -182,6 +182,19 @@ func TestTrailerKept(t *testing.T) {
 	}
 }
 
+// TestDeadlineAlone checks that a context ends at the deadline of the peer, which sends nothing more.
+func TestDeadlineAlone(t *testing.T) {
+	c, h := hostilePair(t, nil, honestHello())
+	h.send(kindCallTrailer, 0, 3, trailed("", field(fieldTimeout, 0, 0, 16, 0, 0, 0, 0, 0))) // a millisecond
+	m, err := c.Recv(h.ctx)
+	ctx := good(t, m, err).Context()
+	<-ctx.Done()
+	if err := ctx.Err(); err != context.DeadlineExceeded || context.Cause(ctx) != errDeadline {
+		t.Errorf("the context has ended: %v, %v", err, context.Cause(ctx))
+	}
+	m.Release()
+}
+
 // TestOldCallee calls a peer without trailers: a deadline is left out, and metadata is refused.
 func TestOldCallee(t *testing.T) {
 	hi := honestHello()
@@ -190,13 +203,15 @@ func TestOldCallee(t *testing.T) {
 	if _, err := c.Call(WithMetadata(h.ctx, "key", "value"), nil); !errors.Is(err, ErrNoMetadata) {
 		t.Errorf("Call with metadata returns %v", err)
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, time.Millisecond)
-	defer cancel()
-	if _, err := c.Call(ctx, []byte("call")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Call returns %v", err)
-	}
+	ctx, cancel := context.WithCancel(h.ctx) // which has a deadline
+	called := make(chan error, 1)
+	go func() { _, err := c.Call(ctx, []byte("call")); called <- err }()
 	if k, number, body := h.recv(); k != kindCall || number != 0 || string(body) != "call" {
 		t.Errorf("kind %d, number %d, %q", k, number, body)
+	}
+	cancel()
+	if err := <-called; !errors.Is(err, context.Canceled) {
+		t.Errorf("Call returns %v", err)
 	}
 	if k, number, _ := h.recv(); k != kindCancel || number != 0 {
 		t.Errorf("kind %d, number %d", k, number)
@@ -247,25 +262,23 @@ func TestHostileShutdown(t *testing.T) {
 	h.send(kindCall, 0, 0, nil)
 	<-began
 	c.drain()
-	for i := range 6 {
-		if i == 3 {
-			if k, _, _ := h.next(); k != kindCredits {
-				t.Fatalf("kind %d", k)
+	wait := func(what string, ok func() bool) {
+		t.Helper()
+		for done := false; !done; <-time.After(time.Millisecond) {
+			c.mu.Lock()
+			handlers := c.handlers
+			done = ok()
+			c.unlock()
+			if handlers > 5 || h.ctx.Err() != nil {
+				t.Fatalf("in vain: %s; %d calls are handled or refused", what, handlers)
 			}
 		}
+	}
+	for i := range 6 {
+		wait("a credit", func() bool { return c.messages.granted > 0 })
 		h.send(kindCall, 0, 1+i, nil)
 	}
-	refused := func() (handlers, arrived int) {
-		c.mu.Lock()
-		defer c.unlock()
-		return c.handlers, c.count
-	}
-	for handlers, arrived := refused(); handlers != 5 || arrived != 2; handlers, arrived = refused() {
-		if handlers > 5 {
-			t.Fatalf("%d calls are handled or refused", handlers)
-		}
-		<-time.After(time.Millisecond)
-	}
+	wait("four calls are refused", func() bool { return c.handlers == 5 && c.count == 2 })
 	h.end(farewell{}) // which ends the calls that wait
 	close(release)
 	if err := <-handled; err != nil {

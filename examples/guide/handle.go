@@ -44,9 +44,9 @@ func Logged(next rdma.Handler) rdma.Handler {
 	}
 }
 
-// FindUser asks for a user of a tenant. It waits for a second.
+// FindUser asks for a user of a tenant. It waits for ten seconds.
 func FindUser(ctx context.Context, c *rdma.Conn, tenant, name string) (user string, found bool, err error) {
-	ctx, cancel := context.WithTimeout(rdma.WithMetadata(ctx, "tenant", tenant), time.Second)
+	ctx, cancel := context.WithTimeout(rdma.WithMetadata(ctx, "tenant", tenant), 10*time.Second)
 	defer cancel()
 	m, err := c.Call(ctx, []byte(name))
 	var failed *rdma.CallError
