@@ -29,7 +29,7 @@ func (n *Network) beginEnd() {
 // is only counted: functions of t.Cleanup close queues that the test has not finished with.
 func (n *Network) foundClosing(m *Machine, r Rule, text string, number int) {
 	n.mu.Lock()
-	skip, failed := n.allowed[r] || m.killed.Load(), n.failed
+	skip, failed := n.allowed[r] || m.killed.Load() || m.foreign.Load(), n.failed
 	if !n.begun {
 		failed = n.t.Failed() && !n.listed
 	}

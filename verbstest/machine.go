@@ -41,6 +41,7 @@ type Machine struct {
 	portDown bool
 	removed  bool
 	killed   atomic.Bool
+	foreign  atomic.Bool // programs of other processes use the device
 	limits   Limits
 	sum      map[string]int // what the library has left, by kind
 	kept     map[kept]int   // what package rdma has given to the program, how often
@@ -78,11 +79,26 @@ func newMachine(n *Network, number int, device uint32) *Machine {
 	m.adapter = fakemlx5.NewAdapter(fakemlx5.Config{Loop: &n.loop, InfiniBand: n.infiniBand, LID: m.lid, MAC: m.mac,
 		CQEVersion: 1, Resolve: n.resolve, Program: true, Peer: n.peer,
 		Violation: func(v engine.Violation) { n.violation(m, v) },
-		Problem:   func(err error) { n.report("%s: %v", m.name, err) }})
+		Problem:   m.problem})
 	if err := m.adapter.SetGIDs(m.gids); err != nil {
 		n.t.Errorf("verbstest: %s: %v", m.name, err)
 	}
 	return m
+}
+
+// problem reports a command that the device has refused.
+func (m *Machine) problem(err error) {
+	if m.foreign.Load() {
+		return // a program of another process may issue any command
+	}
+	m.net.report("%s: %v", m.name, err)
+}
+
+// UseProcess makes the file that of a program in another process. The rules are those of programs in Go, so those that
+// programs on the machine break are no errors any more.
+func (f *file) UseProcess(p fakemlx5.Process) error {
+	f.m.foreign.Store(true)
+	return f.Kernel.UseProcess(p)
 }
 
 // linkLocal returns the link-local address of an interface.

@@ -131,7 +131,7 @@ var ofPackages = []Rule{GoroutineLeft, BufferUse, NotClosed, NotReleased}
 func (n *Network) broken(m *Machine, r Rule, text string) {
 	line := fmt.Sprintf("%s: %s: %s", m.name, r, text)
 	n.mu.Lock()
-	skip := n.allowed[r] || n.reported[line] || m.killed.Load()
+	skip := n.allowed[r] || n.reported[line] || m.killed.Load() || m.foreign.Load()
 	if n.reported == nil {
 		n.reported = map[string]bool{}
 	}

@@ -63,6 +63,7 @@ func NewAdapter(cfg Config) *Adapter {
 	if cfg.InfiniBand {
 		layer = engine.InfiniBand
 	}
+	a.memory.other.loop = a.loop
 	a.loop.Run(func() { // New reads the loop's clock, too
 		a.HCA = engine.New(engine.Config{Loop: a.loop, Memory: &a.memory, Events: a, LinkLayer: layer,
 			CQEVersion: int(cfg.CQEVersion), WholeBursts: true, Strict: cfg.Violation != nil, Violation: cfg.Violation,

@@ -26,6 +26,7 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	u := Input[uapi.Mlx5IbCreateCq](c, uapi.UVERBS_ATTR_UHW_IN)
 	entries := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_CQ_CQE)) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
+	k.locate(&u.BufAddr, &u.DbAddr)
 	if other := u.Flags &^ uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX; other != 0 { // timestamps count ticks
 		k.problem("a CQ with flags %#x", other)
 	}
@@ -71,6 +72,7 @@ func (k *Kernel) resizeCQ() error {
 	q := k.CQs[r.CqHandle]
 	entries := powerOfTwo(int(r.Cqe) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
+	k.locate(&u.BufAddr)
 	spans, err := k.pin(pages(u.BufAddr, n))
 	if err != nil {
 		return err

@@ -50,6 +50,8 @@ type Kernel struct {
 	lagPort uint8               // of the newest QP
 	full    func(command string) unix.Errno
 	records map[uint64]int // doorbell records by page
+	space   space          // of the program's memory
+	pinned  uint64         // bytes
 
 	// The device's parts of the objects, by handle.
 	PDs   map[uint32]uint32
@@ -99,7 +101,14 @@ func (k *Kernel) Removed() {
 }
 
 // Closed implements ioctl.Closer. The adapter reports no further events to the file.
-func (k *Kernel) Closed() { k.adapter.loop.Run(func() { delete(k.adapter.kernels, k) }) }
+func (k *Kernel) Closed() {
+	k.adapter.loop.Run(func() {
+		delete(k.adapter.kernels, k)
+		if k.space != 0 {
+			k.abandon()
+		}
+	})
+}
 
 // Doorbell implements ioctl.Doorbells. To the race detector, the device is a separate thread: what
 // it does happens after the post, and before the completion is polled. Commands run in the caller:

@@ -116,6 +116,11 @@ func (s span) page() (addr, size uint64) {
 // pin permits the device to use the spans, whose pages the kernel pins. It fails if they exceed the
 // limit on locked memory.
 func (k *Kernel) pin(spans ...span) ([]span, error) {
+	if k.space != 0 {
+		if err := k.admit(spans); err != nil {
+			return nil, err
+		}
+	}
 	for i, s := range spans {
 		if k.charge(s); k.adapter.limits.Memlock > 0 && k.adapter.pinned > k.adapter.limits.Memlock {
 			for _, s := range spans[:i+1] {
@@ -143,6 +148,7 @@ func (k *Kernel) charge(s span) {
 		}
 	}
 	k.adapter.pinned += size
+	k.pinned += size
 }
 
 func (k *Kernel) uncharge(s span) {
@@ -157,4 +163,5 @@ func (k *Kernel) uncharge(s span) {
 		delete(k.records, page)
 	}
 	k.adapter.pinned -= size
+	k.pinned -= size
 }

@@ -11,11 +11,12 @@ import (
 
 const pageSize = 4096
 
-// memory is the memory of this process that an adapter may use. Its addresses are those of the
-// process.
+// memory is the memory that an adapter may use. Its addresses are those of this process, or of the space of another
+// one.
 type memory struct {
 	mu    sync.RWMutex
 	pages map[uint64]int // how many times each page has been shared, by number
+	other spaces
 }
 
 // share permits the adapter to use n bytes. unshare revokes that.
@@ -43,6 +44,9 @@ func (m *memory) View(addr uint64, n int) ([]byte, error) {
 		if m.pages[p] == 0 {
 			return nil, fmt.Errorf("no memory at %#x", p*pageSize)
 		}
+	}
+	if addr >= 1<<spaceShift {
+		return m.other.view(addr, n)
 	}
 	// Commands contain addresses as numbers, so a number must be converted to a pointer here. The
 	// owner of the memory keeps it alive until it has destroyed the object.

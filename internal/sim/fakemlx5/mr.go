@@ -33,6 +33,7 @@ func rightsOf(access uverbs.Access) engine.Rights {
 func (k *Kernel) regMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
+	k.locate(&r.Start)
 	spans, err := k.pin(pages(r.Start, r.Length))
 	if err != nil {
 		k.Forget(resp.MrHandle)
@@ -68,6 +69,7 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 	f := uverbs.ReregFlags(r.Flags)
 	if f&uverbs.ReregTranslation != 0 {
 		next.Start, next.Length, next.HcaVa = r.Start, r.Length, r.HcaVa
+		k.locate(&next.Start)
 	}
 	if f&uverbs.ReregPD != 0 {
 		next.PdHandle = r.PdHandle

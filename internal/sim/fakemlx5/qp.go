@@ -29,11 +29,16 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 		return k.createRawQP(c)
 	}
 	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
+	const driverTypes = uapi.MLX5_QP_FLAG_TYPE_DCT | uapi.MLX5_QP_FLAG_TYPE_DCI
+	if u.Flags&driverTypes != 0 && Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE) != uapi.IB_UVERBS_QPT_DRIVER {
+		return refused
+	}
 	if u.Flags&uapi.MLX5_QP_FLAG_TYPE_DCT != 0 {
 		k.createDCT(c, u)
 		return nil
 	}
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
+	k.locate(&u.BufAddr, &u.DbAddr)
 	a := engine.QPAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UAR: u.BfregIndex,
 		UserIndex: u.Uidx, NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount),
 		LogRQStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}

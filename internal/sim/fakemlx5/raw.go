@@ -65,6 +65,7 @@ func (k *Kernel) createRawQP(c ioctl.Call) error {
 		return nil
 	}
 	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
+	k.locate(&u.BufAddr, &u.SqBufAddr, &u.DbAddr)
 	if q.spans, err = k.pin(record(u.DbAddr), pages(u.BufAddr, uint64(u.RqWqeCount)<<u.RqWqeShift),
 		pages(u.SqBufAddr, uint64(u.SqWqeCount)*blockSize)); err != nil {
 		delete(k.raw.qps, handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))
@@ -189,6 +190,7 @@ func (k *Kernel) destroyRawQP(q *rawQP) error {
 func (k *Kernel) createWQ(c ioctl.Call) error {
 	u := Input[uapi.Mlx5IbCreateWq](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
+	k.locate(&u.BufAddr, &u.DbAddr)
 	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
 	if err != nil {
 		return err

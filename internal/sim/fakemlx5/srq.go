@@ -17,6 +17,7 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 	slots := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)) + 1)
 	size := max(powerOfTwo(16+16*int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE))), 32)
 	n := uint64(slots * size)
+	k.locate(&u.BufAddr, &u.DbAddr)
 	a := engine.SRQAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)],
 		LogSize: log2(uint32(slots)), LogStride: log2(uint32(size)), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
 		Limit: uint16(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}

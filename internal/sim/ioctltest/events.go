@@ -15,6 +15,9 @@ func (k *Kernel) eventPair() (theirs int, err error) {
 	if err != nil {
 		return -1, err
 	}
+	if k.Foreign {
+		return k.handOut(p[0], p[1]), nil
+	}
 	if mine, ok := k.channels[p[0]]; ok { // the library closed its end after forgetClosed
 		_ = unix.Close(mine)
 	}

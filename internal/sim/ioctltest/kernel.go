@@ -48,6 +48,9 @@ type Kernel struct {
 	Fail      func(name string) unix.Errno            // is called before each command; an errno makes it fail
 	Recorder  func(name, dump string)                 // is called with each command
 	OnDriver  func(m *Msg, handle, qpn uint32) []byte // returns the driver's reply to a create command
+	// Foreign is set if a program of another process issues the commands. What the kernel refuses is then no
+	// violation, and event descriptors have keys instead of numbers: see TakeDescriptor.
+	Foreign bool
 	// Name precedes what Close reports. Caller returns the line of the program that creates an object,
 	// or an empty string; nil: Close reports no lines.
 	Name   string
@@ -67,7 +70,8 @@ type Kernel struct {
 	violations []string
 	objects    map[uint32]*object
 	lowest     uint32           // no lower handle is free
-	channels   map[int]int      // the library's end of each event descriptor, and ours
+	channels   map[int]int      // the library's end of each event descriptor, or its key, and ours
+	handedOut  map[int]int      // the ends of descriptors with a key that have not been taken
 	places     map[int]string   // where each was created: see Caller
 	waiting    map[int]*backlog // by our end of an event descriptor
 	async      int              // the library's end of the first event file, or -1
@@ -75,6 +79,7 @@ type Kernel struct {
 	unplugged  bool
 	nextQPN    uint32
 	nextSRQN   uint32
+	nextKey    int
 }
 
 // NewKernel returns the kernel of a device with one active RoCE port and three GIDs.
@@ -250,7 +255,9 @@ func (k *Kernel) Ioctl(c ioctl.Call) error {
 	}
 	var r *refusal
 	if errors.As(err, &r) {
-		k.violations = append(k.violations, m.Name+": "+r.Error())
+		if !k.Foreign {
+			k.violations = append(k.violations, m.Name+": "+r.Error())
+		}
 		return r.errno
 	}
 	return err
