@@ -82,6 +82,8 @@ var layers = []struct {
 		"internal/race", "internal/uapi", "provider/mlx5"}},
 	{"internal/sim/fakemlx5", []string{"uverbs", "uverbs/ether", "internal/sim/connectx/...",
 		"internal/sim/ioctltest", "internal/ioctl", "internal/race", "internal/uapi"}},
+	{"internal/sim/foreign", []string{"internal/ctxerr", "internal/ioctl", "internal/machine", "internal/nldev",
+		"internal/rdmacm", "internal/sim/fakemlx5", "internal/sim/ioctltest", "internal/uapi"}},
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt"}},
 	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "provider/all"}},

@@ -1,0 +1,59 @@
+package foreign
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/goverbs/goverbs/internal/nldev"
+)
+
+// The device that C's provider libraries look for: a ConnectX-6 Dx on PCI.
+const modalias = "pci:v000015B3d0000101Dsv000015B3sd00000016bc02sc00i00"
+
+// writeFiles writes the files of sysfs that the C libraries read.
+func (s *Server) writeFiles() error {
+	devices, err := s.machine.Devices()
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
+		"class/infiniband_verbs/abi_version": "6",
+		"class/misc/rdma_cm/abi_version":     "4",
+		"class/misc/rdma_cm/dev":             "10:58",
+	}
+	for _, d := range devices {
+		if d.Name == s.device {
+			describe(files, &d)
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(s.dir, "sys", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describe adds the files of a device.
+func describe(files map[string]string, d *nldev.Device) {
+	node := "class/infiniband_verbs/" + d.Char.Name + "/"
+	files[node+"ibdev"] = d.Name
+	files[node+"abi_version"] = fmt.Sprint(d.Char.ABI)
+	files[node+"dev"] = fmt.Sprintf("%d:%d", d.Char.Major, d.Char.Minor)
+	dir := "class/infiniband/" + d.Name + "/"
+	g := d.NodeGUID
+	guid := fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff)
+	files[dir+"node_type"] = fmt.Sprintf("%d: CA", d.NodeType)
+	files[dir+"node_guid"], files[dir+"sys_image_guid"] = guid, guid
+	files[dir+"fw_ver"] = d.FWVersion
+	files[dir+"device/modalias"] = modalias
+	files[dir+"device/vendor"], files[dir+"device/device"] = "0x15b3", "0x101d"
+	for port := uint32(1); port <= d.Ports; port++ {
+		files[dir+fmt.Sprintf("ports/%d/pkeys/0", port)] = "0xffff"
+	}
+}
