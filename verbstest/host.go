@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/nldev"
 	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -99,6 +100,9 @@ func (m *Machine) open() (*file, error) {
 }
 
 func (h *host) OpenCM() (*rdmacm.File, error) { return h.m.net.cm.Open() }
+
+// OpenForeignCM opens the connection manager for a program in another process.
+func (h *host) OpenForeignCM() (*rdmacmtest.Foreign, error) { return h.m.net.cm.OpenForeign() }
 
 func (h *host) PKeys(device string, port uint32) ([]uint16, error) {
 	if device != deviceName || port != 1 {

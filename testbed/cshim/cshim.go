@@ -105,7 +105,7 @@ func New(t testing.TB, m *verbstest.Machine) *Host {
 }
 
 // Timeout is how long a program may run.
-const Timeout = 20 * time.Second
+const Timeout = 30 * time.Second
 
 // Command returns a command that runs a program of the test bed, such as ibv_devinfo, by its name in /usr/bin. The
 // program is killed after [Timeout] and when the test ends.

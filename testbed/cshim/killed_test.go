@@ -24,7 +24,7 @@ func TestKilled(t *testing.T) {
 				if err := r.Process.Kill(); err != nil {
 					t.Error(err)
 				}
-				if err := r.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+				if err := r.end(); err == nil || !strings.Contains(err.Error(), "killed") {
 					t.Errorf("%s: %v\n%s", name, err, r.out.String())
 				}
 			}
@@ -51,7 +51,7 @@ func startBusy(t *testing.T, h *cshim.Host, name string, args ...string) *runnin
 		if stores > 1000 {
 			return r
 		}
-		if err := r.Wait(); err == nil || !strings.Contains(r.out.String(), "Couldn't connect") {
+		if err := r.end(); err == nil || !strings.Contains(r.out.String(), "Couldn't connect") {
 			t.Fatalf("%s: %v\n%s", name, err, r.out.String())
 		}
 	}

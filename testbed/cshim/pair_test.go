@@ -52,7 +52,8 @@ func output(t *testing.T, c *exec.Cmd) string {
 // A running is a program that runs in the background.
 type running struct {
 	*exec.Cmd
-	out bytes.Buffer // may be read when it has ended
+	out   bytes.Buffer // may be read when it has ended
+	ended bool
 }
 
 func start(t *testing.T, c *exec.Cmd) *running {
@@ -62,13 +63,25 @@ func start(t *testing.T, c *exec.Cmd) *running {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // of a test that has failed
+		if !r.ended {
+			_ = r.Process.Kill() // Wait reports what happened
+			t.Logf("%v: %v\n%s", r.Args, r.end(), r.out.String())
+		}
+	})
 	return r
+}
+
+// end waits until the program has ended.
+func (r *running) end() error {
+	r.ended = true
+	return r.Wait()
 }
 
 // finish waits for the program, which must succeed, and returns what it has printed.
 func (r *running) finish(t *testing.T) string {
 	t.Helper()
-	if err := r.Wait(); err != nil {
+	if err := r.end(); err != nil {
 		t.Fatalf("%v: %v\n%s", r.Args, err, r.out.String())
 	}
 	return r.out.String()
@@ -84,9 +97,7 @@ func retry(t *testing.T, server *running, client func() *exec.Cmd, refused strin
 		case err == nil:
 			return string(out)
 		case !strings.Contains(string(out), refused):
-			_ = server.Process.Kill() // it may wait for the client
-			_ = server.Wait()
-			t.Fatalf("%v: %v\n%s\nthe server: %s", c.Args, err, out, server.out.String())
+			t.Fatalf("%v: %v\n%s", c.Args, err, out)
 		}
 	}
 }

@@ -10,6 +10,7 @@
 //	ioctl  the address of a command
 //	mmap   offset and length: whether they are those of registers, and of which page
 //	store  what was written to a register page, at an offset
+//	write  the address of a command of rdma_cm
 //	name   the number that an event descriptor has in the program
 //	event  an event that the program has read from an event descriptor
 //

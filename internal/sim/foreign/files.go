@@ -27,6 +27,9 @@ func (s *Server) writeFiles() error {
 			describe(files, &d)
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(s.dir, "sys/drivers"), 0o755); err != nil {
+		return err
+	}
 	for name, text := range files {
 		path := filepath.Join(s.dir, "sys", name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -208,9 +208,7 @@ func (n *node) storeData(c *command, err error) unix.Errno {
 func (n *node) result(c *command, err error) reply {
 	r := reply{fd: -1}
 	if err != nil {
-		if !errors.As(err, &r.errno) {
-			r.errno = unix.EIO
-		}
+		r.errno = errnoOf(err, unix.EIO)
 		return r
 	}
 	switch [2]uint16{c.object, c.method} {

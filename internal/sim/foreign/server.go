@@ -35,6 +35,7 @@ type Server struct {
 	mu     sync.Mutex
 	change sync.Cond // of what Await checks
 	conns  map[*net.UnixConn]bool
+	names  map[cmName]int // keys of rdma_cm's files
 	stats  Stats
 	done   sync.WaitGroup
 }
@@ -44,13 +45,15 @@ type Stats struct {
 	Nodes    int // that are open now
 	Commands int
 	Stores   int // to registers
+	Listens  int // of rdma_cm
 }
 
 // Start starts a server for the machine in memory that run calls functions on. It ends with the test, after the
 // programs: connections that remain are closed.
 func Start(t testing.TB, run func(func()), device string) *Server {
 	t.Helper()
-	s := &Server{t: t, run: run, device: device, conns: map[*net.UnixConn]bool{}}
+	s := &Server{t: t, run: run, device: device, conns: map[*net.UnixConn]bool{},
+		names: map[cmName]int{}}
 	s.change.L = &s.mu
 	run(func() { s.machine = machine.Current() })
 	if s.machine == nil {
@@ -182,7 +185,7 @@ func (s *Server) serve(c *net.UnixConn) {
 }
 
 // execute executes a request. A panic is a defect of the kernel in memory; it ends the program's node, not the test.
-func (s *Server) execute(n *node, r request) (p reply, ok bool) {
+func (s *Server) execute(n openNode, r request) (p reply, ok bool) {
 	defer func() {
 		if e := recover(); e != nil {
 			s.t.Errorf("foreign: operation %d: %v\n%s", r.op, e, debug.Stack())
@@ -200,8 +203,14 @@ func (x *Stats) count(op uint32) {
 	}
 }
 
-// open reads the first request.
-func (s *Server) open(c *net.UnixConn) (*node, error) {
+// A server node is an open node of a program.
+type openNode interface {
+	execute(request) reply
+	close() error
+}
+
+// open reads the first request. It returns nil if that opens no node.
+func (s *Server) open(c *net.UnixConn) (openNode, error) {
 	var b [requestSize]byte
 	k, err := c.Read(b[:])
 	r, ok := parse(b[:k])
@@ -210,42 +219,48 @@ func (s *Server) open(c *net.UnixConn) (*node, error) {
 	}
 	p, err := peer(c)
 	if err != nil {
-		errno := unix.EACCES
-		return nil, errors.Join(fmt.Errorf("its memory: %w", err), send(c, reply{errno: errno, fd: -1}))
+		_ = send(c, reply{errno: unix.EACCES, fd: -1}) // the program may have ended
+		return nil, fmt.Errorf("its memory: %w", err)
 	}
-	n, errno := s.node(p, r.a)
-	if errno != 0 {
-		return nil, errors.Join(p.close(), ignoreGone(send(c, reply{errno: errno, fd: -1})))
+	n, accepted, err := s.node(p, r.a)
+	if err != nil {
+		_ = send(c, reply{errno: errnoOf(err, unix.ENODEV), fd: -1})
+		return nil, p.close()
 	}
-	if err := send(c, reply{fd: -1}); err != nil {
+	if send(c, accepted) != nil {
 		return nil, n.close()
 	}
 	return n, nil
 }
 
-// ignoreGone returns nil: a program that has ended does not read.
-func ignoreGone(error) error { return nil }
+// node opens a node of the machine. On an error, p remains open.
+func (s *Server) node(p *process, kind uint64) (openNode, reply, error) {
+	switch kind {
+	case nodeVerbs:
+		n, err := s.verbs(p)
+		return n, reply{fd: -1}, err
+	case nodeCM:
+		n, err := s.cm(p)
+		if err != nil {
+			return nil, reply{}, err
+		}
+		return n, reply{fd: n.file.TakeDescriptor()}, nil
+	}
+	return nil, reply{}, unix.ENOENT
+}
 
-// node opens a node of the machine.
-func (s *Server) node(p *process, kind uint64) (*node, unix.Errno) {
-	if kind != nodeVerbs {
-		return nil, unix.ENOENT
-	}
+// verbs opens the device.
+func (s *Server) verbs(p *process) (*node, error) {
 	dev, err := s.machine.OpenDevice(s.device)
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return nil, errno
-	}
 	if err != nil {
-		return nil, unix.ENODEV
+		return nil, err
 	}
 	k := dev.Doorbells().(kernel)
 	if err := k.UseProcess(p); err != nil {
-		_ = dev.Close() // a memfd
-		return nil, unix.EMFILE
+		return nil, errors.Join(err, dev.Close())
 	}
 	return &node{process: p, dev: dev, kernel: k, names: map[int32]int{}, pages: map[uint64]page{},
-		events: events{users: map[object]uint64{}, counts: map[uint64]*count{}}}, 0
+		events: events{users: map[object]uint64{}, counts: map[uint64]*count{}}}, nil
 }
 
 // A kernel is that of a file of the machine.

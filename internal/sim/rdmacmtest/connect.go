@@ -163,7 +163,7 @@ func accept(m *message) unix.Errno {
 	}
 	if errno == 0 && valid {
 		if i.uid = req.Uid; req.Uid == 0 {
-			k.violation("%s: with uid 0 an id has no events", m.call)
+			m.violation("%s: with uid 0 an id has no events", m.call)
 		}
 	}
 	return errno

@@ -142,7 +142,7 @@ func setOption(m *message) unix.Errno {
 	req, k, i := payload[uapi.RdmaUcmSetOption](m), m.k, m.id
 	value := m.call.Memory(req.Optval, int(req.Optlen))
 	if value == nil {
-		k.violation("%s: the value has no memory", m.call)
+		m.violation("%s: the value has no memory", m.call)
 		return unix.EFAULT
 	}
 	if req.Level == uapi.RDMA_OPTION_IB && req.Optname == uapi.RDMA_OPTION_IB_PATH {

@@ -57,6 +57,10 @@ func (k *Kernel) queue(e *event) {
 	}
 	f := e.id.file
 	f.events = append(f.events, e)
+	if f.foreign {
+		f.raise()
+		return
+	}
 	one := binary.NativeEndian.AppendUint64(nil, 1)
 	if _, err := unix.Write(f.signal, one); err != nil {
 		k.violation("signalling an event: %v", err)

@@ -107,7 +107,7 @@ func createID(m *message) unix.Errno {
 		return unix.EINVAL
 	}
 	if req.Uid == 0 {
-		k.violation("%s: with uid 0 an id has no events", m.call)
+		m.violation("%s: with uid 0 an id has no events", m.call)
 	}
 	k.add(i)
 	reply(m, uapi.RdmaUcmCreateIdResp{Id: i.n})
@@ -207,6 +207,10 @@ func bind(m *message) unix.Errno {
 		return m.k.bindIB(m.id, req)
 	}
 	a, errno := sockaddr(req.Addr, req.AddrSize)
+	if m.file.foreign && binary.NativeEndian.Uint16(req.Addr[:]) == unix.AF_IB && req.AddrSize == 48 {
+		// Librdmacm binds to any GID to find out whether the kernel knows the family.
+		a, errno = netip.AddrPortFrom(netip.IPv6Unspecified(), 0), 0
+	}
 	if errno != 0 || req.Reserved != 0 {
 		return unix.EINVAL
 	}
@@ -420,7 +424,7 @@ func migrate(m *message) unix.Errno {
 	req, k := payload[uapi.RdmaUcmMigrateId](m), m.k
 	from := k.files[int(int32(req.Fd))]
 	if from == nil {
-		k.violation("%s: descriptor %d is not a file of this kernel", m.call, int32(req.Fd))
+		m.violation("%s: descriptor %d is not a file of this kernel", m.call, int32(req.Fd))
 		return unix.ENOENT
 	}
 	i, errno := k.find(from, req.Id)

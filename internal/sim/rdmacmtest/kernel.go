@@ -74,6 +74,7 @@ type Kernel struct {
 	groups     map[uint32]*group
 	groupLIDs  map[[16]byte]uint16
 	next       uint32
+	nextKey    int
 	nextGroup  uint32
 	port       uint16
 	psn        uint32
@@ -294,6 +295,9 @@ type file struct {
 	fd      int      // the library's; may be reused after it was closed
 	signal  int      // the fake kernel's
 	events  []*event
+	// Of a program in another process: see Foreign.
+	foreign, raised bool
+	theirs          int
 }
 
 // Closed destroys the ids of the file. Existing ids are violations: a test must
@@ -304,7 +308,7 @@ func (f *file) Closed() {
 	defer k.mu.Unlock()
 	for n, i := range k.ids {
 		if i.file == f {
-			if i.owned && !i.machine.Forgive {
+			if i.owned && !i.machine.Forgive && !f.foreign {
 				k.violation("file closed with id %d, %s", n, i.state)
 			}
 			k.destroy(i)

@@ -60,6 +60,7 @@ struct page {
 static struct page pages[MAX_PAGES];
 static int pages_lock, pages_owner;
 static struct page *stepped;
+static int stepped_end, steps, idle_steps; // the word after those that have been stored, and instructions
 static uint64_t pattern = 0x9e3779b97f4a7c15;
 static int handlers;
 
@@ -164,7 +165,7 @@ static int open_node(int kind, uint64_t rdev)
 	struct request q = {OP_OPEN, 0, kind};
 	struct reply p;
 	const char *path = getenv("GOVERBS_SHIM");
-	int fd;
+	int fd, passed = -1;
 
 	if (!rdev)
 		return fail(ENOENT);
@@ -176,9 +177,18 @@ static int open_node(int kind, uint64_t rdev)
 		return -1;
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	p.errnum = EMFILE;
-	if (fd >= MAX_FILES || syscall(SYS_connect, fd, &to, sizeof to) || call(fd, &q, NULL, 0, &p, NULL) || p.errnum) {
+	if (fd >= MAX_FILES || syscall(SYS_connect, fd, &to, sizeof to) || call(fd, &q, NULL, 0, &p, &passed) || p.errnum) {
 		syscall(SYS_close, fd);
 		return fail(p.errnum ? p.errnum : ENXIO);
+	}
+	if (kind == NODE_CM) { // the program polls what was passed
+		struct request name = {OP_NAME, 0, 0, (uint32_t)passed};
+		if (passed < 0 || passed >= MAX_FILES || call(fd, &name, NULL, 0, &p, NULL)) {
+			syscall(SYS_close, fd);
+			return fail(EMFILE);
+		}
+		files[passed].node = fd;
+		fd = passed;
 	}
 	files[fd].rdev = rdev;
 	files[fd].open = kind + 1;
@@ -230,17 +240,28 @@ int openat64(int dir, const char *path, int flags, ...)
 
 int close(int fd)
 {
+	if (file_of(fd, NODE_CM))
+		syscall(SYS_close, files[fd].node);
 	if (fd >= 0 && fd < MAX_FILES)
 		files[fd].open = 0;
 	return syscall(SYS_close, fd);
 }
 
-static int describe(struct stat *st, uint64_t rdev)
+// is_config reports whether a path is that of the configuration of libibverbs, or in it.
+static int is_config(const char *path)
 {
-	if (!rdev)
+	static const char dir[] = "/etc/libibverbs.d";
+	const char *sys = getenv("SYSFS_PATH");
+
+	return sys && strlen(sys) < 400 && getenv("GOVERBS_SHIM") && !strncmp(path, dir, sizeof dir - 1);
+}
+
+static int describe(struct stat *st, uint32_t mode, uint64_t rdev)
+{
+	if (mode == S_IFCHR && !rdev)
 		return fail(ENOENT);
 	memset(st, 0, sizeof *st);
-	st->st_mode = S_IFCHR | 0666;
+	st->st_mode = mode | 0666;
 	st->st_rdev = rdev;
 	st->st_nlink = 1;
 	return 0;
@@ -251,14 +272,16 @@ int stat(const char *path, struct stat *st)
 	uint64_t rdev;
 
 	if (node(path, &rdev) != NODE_NONE)
-		return describe(st, rdev);
+		return describe(st, S_IFCHR, rdev);
+	if (is_config(path))
+		return describe(st, S_IFDIR, 0);
 	return syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
 }
 
 int fstat(int fd, struct stat *st)
 {
 	if (file_of(fd, NODE_VERBS) || file_of(fd, NODE_CM))
-		return describe(st, files[fd].rdev);
+		return describe(st, S_IFCHR, files[fd].rdev);
 	return syscall(SYS_fstat, fd, st);
 }
 
@@ -269,10 +292,13 @@ int fstat64(int fd, struct stat64 *st) { return fstat(fd, (struct stat *)st); }
 // of IBV_DRIVERS are used.
 DIR *opendir(const char *path)
 {
+	char empty[512];
 	int fd;
 
-	if (getenv("GOVERBS_SHIM") && !strcmp(path, "/etc/libibverbs.d"))
-		return fail(ENOENT), NULL;
+	if (is_config(path)) {
+		strcpy(empty, getenv("SYSFS_PATH"));
+		path = strcat(empty, "/drivers");
+	}
 	fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK, 0);
 	return fd < 0 ? NULL : fdopendir(fd);
 }
@@ -321,6 +347,8 @@ int ioctl(int fd, unsigned long number, ...)
 	return 0;
 }
 
+static int blocks(int fd) { return !(fcntl(fd, F_GETFL) & O_NONBLOCK); }
+
 // counts reports whether an event that was read is one of an object that exists.
 static int counts(struct file *f, const void *event)
 {
@@ -341,12 +369,35 @@ ssize_t read(int fd, void *buffer, size_t n)
 	if (!f)
 		return syscall(SYS_read, fd, buffer, n);
 	do {
-		if (!(fcntl(fd, F_GETFL) & O_NONBLOCK) && poll(&ready, 1, -1) < 0) // a thread can be cancelled in poll
+		if (blocks(fd) && poll(&ready, 1, -1) < 0) // a thread can be cancelled in poll
 			return -1;
 		got = syscall(SYS_recvfrom, fd, buffer, n, MSG_DONTWAIT, NULL, NULL);
-	} while (got < 0 ? errno == EAGAIN && !(fcntl(fd, F_GETFL) & O_NONBLOCK)
+	} while (got < 0 ? errno == EAGAIN && blocks(fd)
 			 : got >= 8 && !counts(f, buffer));
 	return got;
+}
+
+// The commands of rdma_cm are written. GET_EVENT waits for an event.
+ssize_t write(int fd, const void *buffer, size_t n)
+{
+	struct file *f = file_of(fd, NODE_CM);
+	struct pollfd ready = {fd, POLLIN};
+	struct reply p;
+	char byte;
+
+	if (!f)
+		return syscall(SYS_write, fd, buffer, n);
+	for (;;) {
+		struct request q = {OP_WRITE, 0, (uintptr_t)buffer, n};
+		if (call(f->node, &q, NULL, 0, &p, NULL))
+			return fail(EIO);
+		if (p.kind)
+			syscall(SYS_recvfrom, fd, &byte, 1, MSG_DONTWAIT, NULL, NULL);
+		if (p.errnum != EAGAIN || *(const uint32_t *)buffer != 12 || !blocks(fd))
+			return p.errnum ? fail(p.errnum) : (ssize_t)n;
+		if (poll(&ready, 1, -1) < 0)
+			return -1;
+	}
 }
 
 // page_at returns the page with an address.
@@ -402,7 +453,21 @@ static void fatal(int sig)
 	sigaction(sig, &dfl, NULL); // the access is repeated, and ends the program
 }
 
-// on_access lets the instruction that stores to a register page run by itself.
+// The instructions that copy a work request to a register follow each other closely.
+enum { SEND_REGISTERS = 0x800, MOST_IDLE = 8, MOST_STEPS = 128 };
+
+// more reports whether further instructions may belong to the same burst.
+static int more(void)
+{
+	idle_steps++;
+	while (stepped_end < PAGE / 8 && stepped->words[stepped_end] != pattern) {
+		stepped_end++;
+		idle_steps = 0;
+	}
+	return stepped_end * 8 > SEND_REGISTERS && idle_steps < MOST_IDLE && ++steps < MOST_STEPS;
+}
+
+// on_access lets the instruction that stores to a register page run by itself, and those after it.
 static void on_access(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
@@ -419,6 +484,8 @@ static void on_access(int sig, siginfo_t *info, void *context)
 	}
 	pages_owner = syscall(SYS_gettid);
 	stepped = g;
+	stepped_end = ((char *)info->si_addr - g->at) / 8;
+	steps = idle_steps = 0;
 	fill(g);
 	mprotect(g->at, PAGE, PROT_READ | PROT_WRITE);
 	u->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
@@ -435,6 +502,8 @@ static void on_step(int sig, siginfo_t *info, void *context)
 		fatal(sig);
 		return;
 	}
+	if (more())
+		return;
 	u->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 	mprotect(stepped->at, PAGE, PROT_NONE);
 	report(stepped);
