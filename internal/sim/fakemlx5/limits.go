@@ -102,6 +102,7 @@ type span struct {
 	// unpinned means that the pages no longer count, although the device may use them until the
 	// object is destroyed.
 	unpinned bool
+	readOnly bool // the device does not write to it
 }
 
 func pages(addr, n uint64) span { return span{addr: addr, n: n} }

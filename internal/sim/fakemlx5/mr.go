@@ -34,7 +34,7 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
 	k.locate(&r.Start)
-	spans, err := k.pin(pages(r.Start, r.Length))
+	spans, err := k.pin(registered(r))
 	if err != nil {
 		k.Forget(resp.MrHandle)
 		return err
@@ -51,6 +51,13 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 	return nil
 }
 
+// registered returns the memory of a region.
+func registered(r *uapi.IbUverbsRegMr) span {
+	s := pages(r.Start, r.Length)
+	s.readOnly = uverbs.Access(r.AccessFlags)&uverbs.LocalWrite == 0
+	return s
+}
+
 // createKey creates the key of a region.
 func (k *Kernel) createKey(r *uapi.IbUverbsRegMr) (*engine.MKey, error) {
 	b := pagesOf(r.Start, r.Length)
@@ -60,7 +67,7 @@ func (k *Kernel) createKey(r *uapi.IbUverbsRegMr) (*engine.MKey, error) {
 		Octowords: uint32(len(b.Pages)+1) / 2, Translations: translations(b)})
 }
 
-// reregMR replaces the key of a region: the driver may always do so.
+// reregMR replaces the key of a region, unless only its rights change.
 func (k *Kernel) reregMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
 	r, resp := Input[uapi.IbUverbsReregMr](c, in), output[uapi.IbUverbsReregMrResp](c, out)
@@ -77,7 +84,14 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 	if f&uverbs.ReregAccess != 0 {
 		next.AccessFlags = r.AccessFlags
 	}
-	spans, err := k.pin(pages(next.Start, next.Length))
+	if f == uverbs.ReregAccess && m.inner == nil {
+		m.reg = next
+		m.Rights, m.Bind = rightsOf(uverbs.Access(next.AccessFlags)), uverbs.Access(next.AccessFlags)&uverbs.MWBindAccess != 0
+		resp.Lkey, resp.Rkey = m.Key(), m.Key()
+		reply(c, out, resp)
+		return nil
+	}
+	spans, err := k.pin(registered(&next))
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ type Process interface {
 	// back if it has changed. It is called in the loop.
 	View(addr uint64, n int) ([]byte, error)
 	Flush()
-	// Mapped reports whether the process can write to n bytes at an address.
-	Mapped(addr, n uint64) bool
+	// Mapped reports whether the process can read n bytes at an address, or write to them.
+	Mapped(addr, n uint64, write bool) bool
 }
 
 // MaxPinned is how much memory of another process one file can pin, in bytes.
@@ -110,7 +110,7 @@ func (k *Kernel) admit(spans []span) error {
 		if total += s.n; total > MaxPinned {
 			return unix.ENOMEM
 		}
-		if !p.Mapped(s.addr&(1<<spaceShift-1), s.n) {
+		if !p.Mapped(s.addr&(1<<spaceShift-1), s.n, !s.readOnly) {
 			return unix.EFAULT
 		}
 	}

@@ -100,7 +100,7 @@ func (p *process) Flush() {
 }
 
 // Mapped implements fakemlx5.Process.
-func (p *process) Mapped(addr, n uint64) bool {
+func (p *process) Mapped(addr, n uint64, write bool) bool {
 	if n == 0 {
 		return true
 	}
@@ -118,7 +118,7 @@ func (p *process) Mapped(addr, n uint64) bool {
 		if high <= addr {
 			continue
 		}
-		if len(access) < 2 || access[0] != 'r' {
+		if len(access) < 2 || access[0] != 'r' || write && access[1] != 'w' {
 			return false
 		}
 		if addr = high; addr >= end {
