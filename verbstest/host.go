@@ -51,13 +51,18 @@ func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
 	if name != deviceName {
 		return nil, unix.ENOENT
 	}
-	fd, err := unix.MemfdCreate(nodeName, unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(nodeName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
 	}
 	clock := (uapi.MLX5_IB_MMAP_CLOCK_INFO<<8 + 1) * unix.Getpagesize()
 	end := int(deviceMemoryStart()) + deviceMemory
 	if err := unix.Ftruncate(fd, int64(max(registerPages*unix.Getpagesize(), clock, end))); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	// A program in another process may have the descriptor, but cannot make the file shorter.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}

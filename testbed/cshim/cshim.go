@@ -105,7 +105,7 @@ func New(t testing.TB, m *verbstest.Machine) *Host {
 }
 
 // Timeout is how long a program may run.
-const Timeout = 30 * time.Second
+const Timeout = 2 * time.Minute
 
 // Command returns a command that runs a program of the test bed, such as ibv_devinfo, by its name in /usr/bin. The
 // program is killed after [Timeout] and when the test ends.
@@ -115,10 +115,15 @@ func (h *Host) Command(name string, args ...string) *exec.Cmd {
 	h.t.Cleanup(cancel)
 	all := h.root.loaded(name, args...)
 	c := exec.CommandContext(ctx, all[0], all[1:]...)
-	c.Env = slices.Concat([]string{"PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C",
+	c.Env = slices.Concat([]string{"PYTHONHOME=" + h.Path("usr"),
+		"PYTHONPATH=" + h.Path("usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE=1",
+		"HOME=/", "LC_ALL=C",
 		"IBV_DRIVERS=" + filepath.Join(h.root.libs, "libibverbs/libmlx5")}, h.server.Env())
 	return c
 }
+
+// Path returns where a path of the test bed's root is on this machine.
+func (h *Host) Path(name string) string { return filepath.Join(h.root.tree, name) }
 
 // Await waits until ready returns true.
 func (h *Host) Await(ready func(foreign.Stats) bool) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,8 +21,8 @@ import (
 //go:embed runner.py
 var runner string
 
-// dir is the directory of the tests in the guest's root.
-const dir = "/usr/share/doc/rdma-core/tests"
+// Dir is the directory of the tests in the guest's root.
+const Dir = "/usr/share/doc/rdma-core/tests"
 
 // An Outcome is the outcome of a test.
 type Outcome string
@@ -50,7 +51,7 @@ func Inspect(b *bed.Bed) (version string, modules []string, err error) {
 	if version, err = libraryVersion(tree); err != nil {
 		return "", nil, err
 	}
-	modules, err = modulesIn(filepath.Join(tree, dir))
+	modules, err = modulesIn(filepath.Join(tree, Dir))
 	return version, modules, err
 }
 
@@ -85,9 +86,23 @@ func modulesIn(dir string) (modules []string, err error) {
 // Run runs the tests of modules one after the other. Args select the device, such as
 // "--dev", "rxe0", "--gid", "1". If Run fails, it returns the results so far.
 func Run(ctx context.Context, g *vm.Guest, modules []string, args ...string) ([]Result, error) {
-	c := g.CommandContext(ctx, "python3", append([]string{"-", dir, strings.Join(modules, ",")}, args...)...)
+	c := g.CommandContext(ctx, "python3", Args(Dir, modules, args...)...)
 	c.Stdin = strings.NewReader(runner)
-	out, err := c.CombinedOutput()
+	return results(c.CombinedOutput())
+}
+
+// RunOn is Run with a command of this machine that runs python3 with the arguments that Args returns.
+func RunOn(c *exec.Cmd) ([]Result, error) {
+	c.Stdin = strings.NewReader(runner)
+	return results(c.CombinedOutput())
+}
+
+// Args returns the arguments of python3 that run the tests of modules, which are in a directory: Dir of a root.
+func Args(dir string, modules []string, args ...string) []string {
+	return append([]string{"-", dir, strings.Join(modules, ",")}, args...)
+}
+
+func results(out []byte, err error) ([]Result, error) {
 	results, readErr := read(out)
 	return results, errors.Join(err, readErr)
 }

@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,9 @@ func (s *Server) writeFiles() error {
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(s.dir, "sys/drivers"), 0o755); err != nil {
+		return err
+	}
+	if err := s.writePrograms(); err != nil {
 		return err
 	}
 	for name, text := range files {
@@ -59,4 +63,23 @@ func describe(files map[string]string, d *nldev.Device) {
 	for port := uint32(1); port <= d.Ports; port++ {
 		files[dir+fmt.Sprintf("ports/%d/pkeys/0", port)] = "0xffff"
 	}
+}
+
+// Programs that rdma-core's tests run, which would describe this machine: rdma(8), and cat for files in /sys.
+const (
+	rdmaProgram = `#!/bin/sh
+echo '[{"ifindex":1,"ifname":"%s","port":1,"state":"ACTIVE","physical_state":"LINK_UP"}]'
+`
+	catProgram = `#!/bin/sh
+exec /bin/cat $(echo "$@" | sed "s,/sys/class,$SYSFS_PATH/class,g")
+`
+)
+
+func (s *Server) writePrograms() error {
+	dir := filepath.Join(s.dir, "bin")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "rdma"), fmt.Appendf(nil, rdmaProgram, s.device), 0o755),
+		os.WriteFile(filepath.Join(dir, "cat"), []byte(catProgram), 0o755))
 }

@@ -10,7 +10,7 @@ import (
 const (
 	opOpen  = 1 // a: the node
 	opIoctl = 2 // a: address of the command
-	opMmap  = 3 // a: offset, b: length; the reply has whether it is a register page, and its number
+	opMmap  = 3 // a: offset, b: length; the reply has what is there, and the number of a register page
 	opStore = 4 // a: register page, b: offset, and the bytes
 	opName  = 5 // a: the key of an event descriptor, b: its number
 	opWrite = 6 // a: address, b: length

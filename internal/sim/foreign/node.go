@@ -62,16 +62,32 @@ func (n *node) execute(r request) reply {
 	return reply{errno: unix.ENOSYS, fd: -1}
 }
 
-// mmap returns what is at an offset of the node. Besides registers, the node has only zeros: the clock.
+// What is at an offset of a node.
+const (
+	zeros     = 0 // the clock
+	registers = 1
+	inFile    = 2 // device memory, in the file that is passed
+)
+
+// mmapShift is the position of the command in the offset of a mapping, in pages.
+const (
+	mmapShift = 8
+)
+
+// mmap returns what is at an offset of the node.
 func (n *node) mmap(offset, length uint64) reply {
 	p, ok := n.pages[offset]
+	command := offset / uint64(os.Getpagesize()) >> mmapShift
 	switch {
 	case ok && length == p.length:
-		return reply{kind: 1, a: uint64(p.number), fd: -1}
+		return reply{kind: registers, a: uint64(p.number), fd: -1}
 	case ok:
 		return reply{errno: unix.EINVAL, fd: -1}
-	case offset>>8/uint64(os.Getpagesize()) == uapi.MLX5_IB_MMAP_CLOCK_INFO && length == uint64(os.Getpagesize()):
-		return reply{fd: -1}
+	case command == uapi.MLX5_IB_MMAP_CLOCK_INFO && length == uint64(os.Getpagesize()):
+		return reply{kind: zeros, fd: -1}
+	case command == uapi.MLX5_IB_MMAP_DEVICE_MEM:
+		fd, err := n.dev.Dup()
+		return reply{errno: errnoOf(err, unix.EIO), kind: inFile, fd: fd}
 	}
 	return reply{errno: unix.EOPNOTSUPP, fd: -1}
 }

@@ -83,7 +83,8 @@ func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 
 // Env returns the environment of programs, besides that of the preloaded library.
 func (s *Server) Env() []string {
-	return []string{"GOVERBS_SHIM=" + s.socket(), "SYSFS_PATH=" + filepath.Join(s.dir, "sys")}
+	return []string{"PATH=" + filepath.Join(s.dir, "bin") + ":/usr/bin:/bin", "GOVERBS_SHIM=" + s.socket(),
+		"SYSFS_PATH=" + filepath.Join(s.dir, "sys")}
 }
 
 // Await waits until ready returns true.

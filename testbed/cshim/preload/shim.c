@@ -45,6 +45,7 @@ struct file {
 	int node; // of an event descriptor
 	uint64_t rdev;
 	int lock;
+	int original; // number + 1 of the descriptor that this one is a copy of
 };
 
 static struct file files[MAX_FILES];
@@ -89,10 +90,11 @@ static int call(int fd, struct request *q, const void *data, size_t n, struct re
 	} c;
 	struct msghdr m = {0};
 	long got;
+	int *one = &files[files[fd].original ? files[fd].original - 1 : fd].lock;
 
 	m.msg_iov = out;
 	m.msg_iovlen = n ? 2 : 1;
-	lock(&files[fd].lock);
+	lock(one);
 	do
 		got = syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
 	while (got < 0 && errno == EINTR);
@@ -106,7 +108,7 @@ static int call(int fd, struct request *q, const void *data, size_t n, struct re
 			got = syscall(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC);
 		while (got < 0 && errno == EINTR);
 	}
-	unlock(&files[fd].lock);
+	unlock(one);
 	if (got != sizeof *p)
 		return -1;
 	if (passed) {
@@ -243,8 +245,45 @@ int close(int fd)
 	if (file_of(fd, NODE_CM))
 		syscall(SYS_close, files[fd].node);
 	if (fd >= 0 && fd < MAX_FILES)
-		files[fd].open = 0;
+		files[fd].open = files[fd].original = 0;
 	return syscall(SYS_close, fd);
+}
+
+// copied notes that a descriptor is a copy.
+static int copied(int from, int to)
+{
+	if (from >= 0 && from < MAX_FILES && files[from].open && to >= 0 && to < MAX_FILES) {
+		files[to].open = files[from].open;
+		files[to].node = files[from].node;
+		files[to].rdev = files[from].rdev;
+		files[to].original = files[from].original ? files[from].original : from + 1;
+	}
+	return to;
+}
+
+int dup(int fd) { return copied(fd, syscall(SYS_dup, fd)); }
+
+int fcntl(int fd, int command, ...)
+{
+	long arg, got;
+	va_list l;
+
+	va_start(l, command);
+	arg = va_arg(l, long);
+	va_end(l);
+	got = syscall(SYS_fcntl, fd, command, arg);
+	return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? copied(fd, got) : got;
+}
+
+int fcntl64(int fd, int command, ...)
+{
+	long arg;
+	va_list l;
+
+	va_start(l, command);
+	arg = va_arg(l, long);
+	va_end(l);
+	return fcntl(fd, command, arg);
 }
 
 // is_config reports whether a path is that of the configuration of libibverbs, or in it.
@@ -569,16 +608,23 @@ void *mmap(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
 {
 	struct request q = {OP_MMAP, 0, offset, n, prot};
 	struct reply p;
+	int passed = -1;
+	void *at;
 
 	if (!file_of(fd, NODE_VERBS))
 		return (void *)syscall(SYS_mmap, addr, n, prot, flags, fd, offset);
-	if (call(fd, &q, NULL, 0, &p, NULL))
+	if (call(fd, &q, NULL, 0, &p, &passed))
 		p.errnum = EIO;
 	if (p.errnum) {
 		errno = p.errnum;
 		return MAP_FAILED;
 	}
-	if (p.kind)
+	if (p.kind == 2) {
+		at = (void *)syscall(SYS_mmap, addr, n, prot, flags, passed, offset);
+		syscall(SYS_close, passed);
+		return at;
+	}
+	if (p.kind == 1)
 		return map_registers(fd, addr, n, flags, p.a);
 	return (void *)syscall(SYS_mmap, addr, n, prot, MAP_PRIVATE | MAP_ANONYMOUS | (flags & MAP_FIXED), -1, 0);
 }
