@@ -30,7 +30,8 @@ func TestPerftest(t *testing.T) {
 				a.Await(func(s foreign.Stats) bool { return s.Listens > 0 })
 				addr = ma.Addr().String()
 			}
-			out := retry(t, server, func() *exec.Cmd { return b.Command(args[0], append(args[1:], addr)...) }, "Couldn't connect")
+			client := func() *exec.Cmd { return b.Command(args[0], append(args[1:], addr)...) }
+			out := retry(t, server, client, "Couldn't connect")
 			if !strings.Contains(out, "#bytes") {
 				t.Errorf("%s prints:\n%s", command, out)
 			}

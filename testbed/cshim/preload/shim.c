@@ -23,6 +23,7 @@
 
 enum { OP_OPEN = 1, OP_IOCTL, OP_MMAP, OP_STORE, OP_NAME, OP_WRITE, OP_EVENT };
 enum { NODE_NONE = -1, NODE_VERBS, NODE_CM, COMPLETION_EVENTS, OTHER_EVENTS };
+enum { GET_EVENT = 12 }; // of rdma_cm
 enum { MAX_FILES = 4096, MAX_PAGES = 256, PAGE = 4096, TRAP_FLAG = 0x100 };
 
 #ifndef MFD_CLOEXEC
@@ -46,6 +47,7 @@ struct file {
 	uint64_t rdev;
 	int lock;
 	int original; // number + 1 of the descriptor that this one is a copy of
+	int closed; // how often a node with the number was closed
 };
 
 static struct file files[MAX_FILES];
@@ -244,8 +246,10 @@ int close(int fd)
 {
 	if (file_of(fd, NODE_CM))
 		syscall(SYS_close, files[fd].node);
-	if (fd >= 0 && fd < MAX_FILES)
+	if (fd >= 0 && fd < MAX_FILES && files[fd].open) {
 		files[fd].open = files[fd].original = 0;
+		files[fd].closed++;
+	}
 	return syscall(SYS_close, fd);
 }
 
@@ -388,6 +392,17 @@ int ioctl(int fd, unsigned long number, ...)
 
 static int blocks(int fd) { return !(fcntl(fd, F_GETFL) & O_NONBLOCK); }
 
+// await waits until a descriptor is readable. If it is closed meanwhile, the kernel does not end the wait.
+static int await(int fd, int closed)
+{
+	struct pollfd ready = {fd, POLLIN};
+	int n = poll(&ready, 1, -1); // a thread can be cancelled here
+
+	while (files[fd].closed != closed)
+		pause();
+	return n;
+}
+
 // counts reports whether an event that was read is one of an object that exists.
 static int counts(struct file *f, const void *event)
 {
@@ -399,16 +414,17 @@ static int counts(struct file *f, const void *event)
 
 ssize_t read(int fd, void *buffer, size_t n)
 {
-	struct pollfd ready = {fd, POLLIN};
 	struct file *f = file_of(fd, COMPLETION_EVENTS);
+	int closed;
 	long got;
 
 	if (!f)
 		f = file_of(fd, OTHER_EVENTS);
 	if (!f)
 		return syscall(SYS_read, fd, buffer, n);
+	closed = f->closed;
 	do {
-		if (blocks(fd) && poll(&ready, 1, -1) < 0) // a thread can be cancelled in poll
+		if (blocks(fd) && await(fd, closed) < 0)
 			return -1;
 		got = syscall(SYS_recvfrom, fd, buffer, n, MSG_DONTWAIT, NULL, NULL);
 	} while (got < 0 ? errno == EAGAIN && blocks(fd)
@@ -420,21 +436,24 @@ ssize_t read(int fd, void *buffer, size_t n)
 ssize_t write(int fd, const void *buffer, size_t n)
 {
 	struct file *f = file_of(fd, NODE_CM);
-	struct pollfd ready = {fd, POLLIN};
 	struct reply p;
+	int closed;
 	char byte;
 
 	if (!f)
 		return syscall(SYS_write, fd, buffer, n);
-	for (;;) {
+	for (closed = f->closed;;) {
 		struct request q = {OP_WRITE, 0, (uintptr_t)buffer, n};
-		if (call(f->node, &q, NULL, 0, &p, NULL))
+		if (call(f->node, &q, NULL, 0, &p, NULL)) {
+			while (*(const uint32_t *)buffer == GET_EVENT && f->closed != closed) // as in await
+				pause();
 			return fail(EIO);
+		}
 		if (p.kind)
 			syscall(SYS_recvfrom, fd, &byte, 1, MSG_DONTWAIT, NULL, NULL);
-		if (p.errnum != EAGAIN || *(const uint32_t *)buffer != 12 || !blocks(fd))
+		if (p.errnum != EAGAIN || *(const uint32_t *)buffer != GET_EVENT || !blocks(fd))
 			return p.errnum ? fail(p.errnum) : (ssize_t)n;
-		if (poll(&ready, 1, -1) < 0)
+		if (await(fd, closed) < 0)
 			return -1;
 	}
 }
