@@ -59,6 +59,9 @@ func (s *spaces) view(addr uint64, n int) ([]byte, error) {
 	if p == nil {
 		return nil, fmt.Errorf("no memory at %#x", addr)
 	}
+	if n > pageSize { // only a rule for programs in Go reads more than a page, with each packet
+		return nil, fmt.Errorf("%d bytes at %#x are not contiguous", n, addr)
+	}
 	if !s.dirty[at] {
 		s.dirty[at] = true
 		s.loop.Post(func() {
