@@ -40,7 +40,7 @@ func TestDevX(t *testing.T) {
 				t.Errorf("the program printed %q", out)
 			}
 			e := m.end(t, 0, "mlx5_0", "127.0.0.1")
-			m.play(t, game{"ibv_rc_pingpong", "-c -n 50", true}, e, e)
+			m.play(t, game{Program: "ibv_rc_pingpong", Args: "-c -n 50", Core: true}, e, e)
 			checkLog(t, g)
 			checkUsers(t, m, &record)
 		})

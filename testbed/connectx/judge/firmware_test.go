@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 	"github.com/goverbs/goverbs/testbed/connectx"
+	"github.com/goverbs/goverbs/testbed/connectx/games"
 	"github.com/goverbs/goverbs/testbed/connectx/world"
 	"github.com/goverbs/goverbs/testbed/vm"
 )
@@ -62,9 +63,9 @@ func TestOldFirmware(t *testing.T) {
 				}
 			}
 			played := 0
-			for _, g := range core(pingpongs) {
-				if slices.Contains(oldGames[link], g.program) &&
-					(g.program == "ibv_xsrq_pingpong" || strings.Contains(g.args, "-e ")) {
+			for _, g := range games.CoreOf(games.Pingpongs) {
+				if slices.Contains(oldGames[link], g.Program) &&
+					(g.Program == "ibv_xsrq_pingpong" || strings.Contains(g.Args, "-e ")) {
 					t.Run(g.String(), func(t *testing.T) { m.play(t, g, e, e) })
 					played++
 				}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/sim/connectx/fabric"
+	"github.com/goverbs/goverbs/testbed/connectx/games"
 	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
@@ -19,9 +20,9 @@ var goPrograms = map[string]string{
 
 // goGames are run with a Go program and a C program, between two guests.
 var goGames = []game{
-	{"ibv_rc_pingpong", "-c -e -s 4096 -n 100", true},
-	{"ibv_uc_pingpong", "-c -s 4096 -n 100", true},
-	{"ibv_ud_pingpong", "-c -e -s 1024 -n 100", true},
+	{Program: "ibv_rc_pingpong", Args: "-c -e -s 4096 -n 100", Core: true},
+	{Program: "ibv_uc_pingpong", Args: "-c -s 4096 -n 100", Core: true},
+	{Program: "ibv_ud_pingpong", Args: "-c -e -s 1024 -n 100", Core: true},
 }
 
 // testGo runs Go programs on the software ConnectX with C programs on another
@@ -91,16 +92,16 @@ func (m *machines) testGoWith(t *testing.T, name string, ours, theirs end) {
 // received everything. The server may wait for a lost acknowledgment of a
 // client that has exited.
 func (m *machines) playLossy(t *testing.T, server, client end, goServer bool) {
-	g := game{"ibv_rc_pingpong", "-c -e -s 1024 -n 300", true}
+	g := game{Program: "ibv_rc_pingpong", Args: "-c -e -s 1024 -n 300", Core: true}
 	s, c := m.beginGo(t, g, server, client, goServer)
-	if err := c.Wait(); err != nil || !strings.Contains(c.Stdout.String(), g.figure()) ||
-		complains.MatchString(c.Stdout.String()) {
+	if err := c.Wait(); err != nil || !strings.Contains(c.Stdout.String(), g.Figure()) ||
+		games.Complaint.MatchString(c.Stdout.String()) {
 		t.Errorf("client: %v\n%v\nserver:\n%v", err, c, s)
 	}
 	t.Log(lastLine(c.Stdout.String()))
 	s.Kill()
 	<-s.Ended
-	if complains.MatchString(s.Stdout.String()) {
+	if games.Complaint.MatchString(s.Stdout.String()) {
 		t.Errorf("server:\n%v", s)
 	}
 }
@@ -109,12 +110,13 @@ func (m *machines) playLossy(t *testing.T, server, client end, goServer bool) {
 func (m *machines) beginGo(t *testing.T, g game, server, client end, goServer bool) (s, c *program.Process) {
 	t.Helper()
 	port := m.port()
-	path := map[bool]string{true: m.ours[g.program], false: g.program}
-	s = program.StartOn(t, server.guest, &program.Terminal, path[goServer], g.arguments(m.place, server, port)...)
+	path := map[bool]string{true: m.ours[g.Program], false: g.Program}
+	s = program.StartOn(t, server.guest, &program.Terminal, path[goServer], argumentsOf(g, m.place, server, port)...)
 	if !m.awaitListener(t, server.guest, s, port) {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
-	return s, program.Start(t, client.guest, path[!goServer], append(g.arguments(m.place, client, port), server.host)...)
+	args := append(argumentsOf(g, m.place, client, port), server.host)
+	return s, program.Start(t, client.guest, path[!goServer], args...)
 }
 
 // playGo is play with a Go program at one end.
@@ -125,10 +127,10 @@ func (m *machines) playGo(t *testing.T, g game, server, client end, goServer boo
 		t.Fatalf("server: %v\n%v\nclient: %v\n%v", serverErr, s, clientErr, c)
 	}
 	for _, p := range []*program.Process{s, c} {
-		if complains.MatchString(p.Stdout.String()) {
+		if games.Complaint.MatchString(p.Stdout.String()) {
 			t.Errorf("it complains:\n%v", p)
 		}
-		if figure := g.figure(); !strings.Contains(p.Stdout.String(), figure) {
+		if figure := g.Figure(); !strings.Contains(p.Stdout.String(), figure) {
 			t.Errorf("there is no %q in what it prints:\n%v", figure, p)
 		}
 	}

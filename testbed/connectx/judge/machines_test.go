@@ -63,7 +63,7 @@ func startMachines(t *testing.T, p place, guests int) *machines {
 	for i, d := range []string{"mlx5_0", "mlx5_1", "mlx5_0"}[:guests+1] {
 		// The driver creates a queue pair for memory keys on first use.
 		e := m.end(t, i/2, d, "fe80::")
-		m.play(t, game{"ibv_rc_pingpong", "-n 1", true}, e, e)
+		m.play(t, game{Program: "ibv_rc_pingpong", Args: "-n 1", Core: true}, e, e)
 	}
 	return m
 }

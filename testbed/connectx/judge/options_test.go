@@ -17,11 +17,11 @@ import (
 // optionGames are run with optional features of an adapter: memory on demand
 // (-o, and -O of all memory), and SRQs.
 var optionGames = []game{
-	{"ibv_rc_pingpong", "-c -n 50", true},
-	{"ibv_rc_pingpong", "-c -o -s 65536 -n 20", true},
-	{"ibv_rc_pingpong", "-c -O -n 20", true},
-	{"ibv_srq_pingpong", "-c -o -n 20", true},
-	{"ibv_xsrq_pingpong", "-n 20", true},
+	{Program: "ibv_rc_pingpong", Args: "-c -n 50", Core: true},
+	{Program: "ibv_rc_pingpong", Args: "-c -o -s 65536 -n 20", Core: true},
+	{Program: "ibv_rc_pingpong", Args: "-c -O -n 20", Core: true},
+	{Program: "ibv_srq_pingpong", Args: "-c -o -n 20", Core: true},
+	{Program: "ibv_xsrq_pingpong", Args: "-n 20", Core: true},
 }
 
 // TestAdapterOptions runs C programs on a device with memory on demand, UAR

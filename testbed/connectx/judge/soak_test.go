@@ -5,20 +5,22 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/connectx/games"
 )
 
 // allSizes use sizes from 2 bytes to 8 MiB.
 var allSizes = []game{
-	{"ib_send_lat", "-a -n 5", false},
-	{"ib_send_lat", "-a -n 5 -c UC", false},
-	{"ib_send_bw", "-a -n 5 -q 8", false},
-	{"ib_send_bw", "-a -n 5 -c UC -b", false},
-	{"ib_write_lat", "-a -n 5", false},
-	{"ib_write_lat", "-a -n 5 -c UC", false},
-	{"ib_write_bw", "-a -n 5 -q 8", false},
-	{"ib_write_bw", "-a -n 5 -c UC", false},
-	{"ib_read_lat", "-a -n 5", false},
-	{"ib_read_bw", "-a -n 5 -q 8 -b", false},
+	{Program: "ib_send_lat", Args: "-a -n 5"},
+	{Program: "ib_send_lat", Args: "-a -n 5 -c UC"},
+	{Program: "ib_send_bw", Args: "-a -n 5 -q 8"},
+	{Program: "ib_send_bw", Args: "-a -n 5 -c UC -b"},
+	{Program: "ib_write_lat", Args: "-a -n 5"},
+	{Program: "ib_write_lat", Args: "-a -n 5 -c UC"},
+	{Program: "ib_write_bw", Args: "-a -n 5 -q 8"},
+	{Program: "ib_write_bw", Args: "-a -n 5 -c UC"},
+	{Program: "ib_read_lat", Args: "-a -n 5"},
+	{Program: "ib_read_bw", Args: "-a -n 5 -q 8 -b"},
 }
 
 // TestSoakPrograms runs all programs at all places, with all sizes.
@@ -31,10 +33,10 @@ func TestSoakPrograms(t *testing.T) {
 				first, second, other := m.end(t, 0, "mlx5_0", "10.9.0.1"), m.end(t, 0, "mlx5_1", "fe80::"),
 					m.end(t, 1, "mlx5_0", "10.9.0.2")
 				t.Run("all_sizes", func(t *testing.T) { m.playAll(t, first, other, allSizes) })
-				t.Run("all", func(t *testing.T) { m.playAll(t, other, first, slices.Concat(pingpongs, perftests)) })
+				t.Run("all", func(t *testing.T) { m.playAll(t, other, first, slices.Concat(games.Pingpongs, games.Perftests)) })
 				t.Run("all_one_device", func(t *testing.T) {
 					m.playAll(t, second, second,
-						slices.Concat(pingpongs, perftests, allSizes))
+						slices.Concat(games.Pingpongs, games.Perftests, allSizes))
 				})
 			})
 			m.testModules(t, 20)
@@ -47,12 +49,12 @@ func TestSoakPrograms(t *testing.T) {
 // completion, which is that of a READ, half of a round trip, and messages per
 // second.
 var figures = []game{
-	{"ib_read_lat", "-s 64 -n 2000", false},
-	{"ib_write_lat", "-s 64 -n 2000", false},
-	{"ib_send_lat", "-s 64 -n 2000", false},
-	{"ib_send_bw", "-s 64 -n 10000 -q 2", false},
-	{"ib_write_bw", "-s 64 -n 10000 -q 2", false},
-	{"ib_write_bw", "-s 65536 -n 500", false},
+	{Program: "ib_read_lat", Args: "-s 64 -n 2000"},
+	{Program: "ib_write_lat", Args: "-s 64 -n 2000"},
+	{Program: "ib_send_lat", Args: "-s 64 -n 2000"},
+	{Program: "ib_send_bw", Args: "-s 64 -n 10000 -q 2"},
+	{Program: "ib_write_bw", Args: "-s 64 -n 10000 -q 2"},
+	{Program: "ib_write_bw", Args: "-s 65536 -n 500"},
 }
 
 // TestSoakFigures prints the results of each program.

@@ -31,7 +31,8 @@ func (m *machines) testCounters(t *testing.T, server, client end) {
 		t.Run(name, func(t *testing.T) {
 			ends := []end{server, client}
 			before := []map[string]uint64{read(t, server), read(t, client)}
-			m.play(t, game{"ibv_rc_pingpong", fmt.Sprintf("-c -s %d -n %d -m %d", size, iters, mtu), true}, server, client)
+			args := fmt.Sprintf("-c -s %d -n %d -m %d", size, iters, mtu)
+			m.play(t, game{Program: "ibv_rc_pingpong", Args: args, Core: true}, server, client)
 			for i, e := range ends {
 				after := read(t, e)
 				for _, c := range []struct {

@@ -23,8 +23,8 @@ func (m *machines) testWire(t *testing.T, server, client end) {
 		t.Run(string(f.Action), func(t *testing.T) {
 			f.Match = ipv4
 			hits := m.withFaults(t, f)
-			m.play(t, game{"ibv_rc_pingpong", "-c -s 65536 -n 20", true}, server, client)
-			m.play(t, game{"ib_read_bw", "-s 65536 -n 20", true}, server, client)
+			m.play(t, game{Program: "ibv_rc_pingpong", Args: "-c -s 65536 -n 20", Core: true}, server, client)
+			m.play(t, game{Program: "ib_read_bw", Args: "-s 65536 -n 20", Core: true}, server, client)
 			if n := hits()[f.Action]; n < 10 {
 				t.Errorf("it hit %d times", n)
 			}
@@ -32,7 +32,7 @@ func (m *machines) testWire(t *testing.T, server, client end) {
 	}
 	t.Run("nothing_but_corrupt", func(t *testing.T) {
 		m.withFaults(t, fabric.Fault{Action: fabric.Corrupt, Match: ipv4, Offset: -1})
-		m.fails(t, game{"ibv_rc_pingpong", "-c -n 10", true}, server, client,
+		m.fails(t, game{Program: "ibv_rc_pingpong", Args: "-c -n 10", Core: true}, server, client,
 			"Failed status transport retry counter exceeded (12)")
 	})
 }
@@ -63,12 +63,12 @@ func (m *machines) withFaults(t *testing.T, faults ...fabric.Fault) (hits func()
 // fails runs two programs of which the client must report an error.
 func (m *machines) fails(t *testing.T, g game, server, client end, why string) {
 	port := m.port()
-	s := program.StartOn(t, server.guest, &program.Terminal, g.program, g.arguments(m.place, server, port)...)
+	s := program.StartOn(t, server.guest, &program.Terminal, g.Program, argumentsOf(g, m.place, server, port)...)
 	defer s.Kill()
 	if !m.awaitListener(t, server.guest, s, port) {
 		t.Fatalf("the server does not listen:\n%v", s)
 	}
-	c := program.Start(t, client.guest, g.program, append(g.arguments(m.place, client, port), server.host)...)
+	c := program.Start(t, client.guest, g.Program, append(argumentsOf(g, m.place, client, port), server.host)...)
 	if err := c.Wait(); err == nil || !strings.Contains(c.Stdout.String()+c.Stderr.String(), why) {
 		t.Errorf("%v: there is no %q in\n%v", err, why, c)
 	}
