@@ -10,13 +10,14 @@ import (
 	"github.com/goverbs/goverbs/internal/sim/foreign"
 	"github.com/goverbs/goverbs/testbed/connectx/games"
 	"github.com/goverbs/goverbs/testbed/cshim"
+	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
 // Games beyond those of the guests: perftest that waits for events, and connected by rdma_cm.
 var more = []games.Game{
-	{Program: "ib_send_lat", Args: "-s 64 -n 50 -e"},
-	{Program: "ib_write_lat", Args: "-s 64 -n 50 -R"},
+	{Program: "ib_send_lat", Args: "-s 64 -n 50 -e", Core: true},
+	{Program: "ib_write_lat", Args: "-s 64 -n 50 -R", Core: true},
 	{Program: "ib_send_bw", Args: "-s 1024 -n 50 -R -c UD"},
 }
 
@@ -26,6 +27,9 @@ func TestGames(t *testing.T) {
 		for _, list := range [][]games.Game{games.Pingpongs, games.Perftests, more} {
 			for _, g := range list {
 				t.Run(g.String(), func(t *testing.T) {
+					if !g.Core {
+						vm.SkipRepeat(t, "the program with other sizes")
+					}
 					n := verbstest.NewNetwork(t)
 					play(t, g, "3", n.Machine(), n.Machine())
 				})

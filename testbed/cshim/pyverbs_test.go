@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/testbed/cshim"
 	"github.com/goverbs/goverbs/testbed/pyverbs"
+	"github.com/goverbs/goverbs/testbed/vm"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
@@ -22,9 +23,15 @@ var modules = map[string][]string{
 	"test_qpex": nil, "test_srq": nil,
 }
 
+// quick has the modules that are always run.
+var quick = []string{"test_atomic", "test_mr", "test_pd"}
+
 func TestPyverbs(t *testing.T) {
 	for _, module := range slices.Sorted(maps.Keys(modules)) {
 		t.Run(module, func(t *testing.T) {
+			if !slices.Contains(quick, module) {
+				vm.SkipRepeat(t, "the tests that make parity runs in guests")
+			}
 			h := cshim.New(t, verbstest.New(t))
 			args := pyverbs.Args(h.Path(pyverbs.Dir), []string{module}, "--dev", "mlx5_0", "--gid", "3")
 			results, err := pyverbs.RunOn(h.Command("python3", args...))

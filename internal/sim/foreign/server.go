@@ -204,7 +204,7 @@ func (x *Stats) count(op uint32) {
 	}
 }
 
-// A server node is an open node of a program.
+// An openNode is an open node of a program.
 type openNode interface {
 	execute(request) reply
 	close() error
@@ -219,6 +219,9 @@ func (s *Server) open(c *net.UnixConn) (openNode, error) {
 		return nil, nil
 	}
 	p, err := peer(c)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil // it has ended
+	}
 	if err != nil {
 		_ = send(c, reply{errno: unix.EACCES, fd: -1}) // the program may have ended
 		return nil, fmt.Errorf("its memory: %w", err)
