@@ -71,8 +71,9 @@ func (r *eventReader) run() {
 			r.end(&Error{Op: "read event", Object: r.c.name, Detail: "the kernel sent a record of " + sitoa(n) + " bytes"})
 			return
 		}
-		r.handle(e)
-		r.keep(e)
+		if !r.handle(e) {
+			r.keep(e)
+		}
 	}
 }
 
@@ -89,8 +90,8 @@ func (r *eventReader) readError(err error) error {
 	return r.c.wrap("read events", r.c.name, err, "")
 }
 
-// handle carries out the library's own reaction to an event.
-func (r *eventReader) handle(e asyncRecord) {
+// handle carries out the library's own reaction to an event. It reports whether the event is not for the program.
+func (r *eventReader) handle(e asyncRecord) bool {
 	switch e.typ {
 	case EventDeviceFatal:
 		r.c.markDeviceGone()
@@ -98,7 +99,12 @@ func (r *eventReader) handle(e asyncRecord) {
 		if q, ok := r.c.lookup(e.element).(interface{ overran() }); ok {
 			q.overran()
 		}
+	case EventSRQLimitReached:
+		if q, ok := r.c.lookup(e.element).(interface{ limitReached() bool }); ok {
+			return q.limitReached()
+		}
 	}
+	return false
 }
 
 // keep stores an event for NextEvent, unless its object has been closed.

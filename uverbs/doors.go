@@ -11,6 +11,7 @@ import (
 func init() {
 	verbs.EndWaits = func(cq any, err error) { cq.(*CQ).endWaits(err) }
 	verbs.Interrupt = func(cq any, on bool) { cq.(*CQ).interrupt(on) }
+	verbs.WatchSRQ = func(srq any, limit func(), dropped func(wrID uint64)) { srq.(*SRQ).watch(limit, dropped) }
 	verbs.SendsInFlight = func(qp any) int { return qp.(*QP).sendsInFlight() }
 	verbs.CloseIdle = func(ctx any, but ...any) error { return ctx.(*Context).closeIdle(objectsOf(but)...) }
 	verbs.AllocReused = func(pd any, n int, access uint32) (any, error) {

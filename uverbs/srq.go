@@ -44,6 +44,8 @@ type SRQ struct {
 	maxSGE int
 	extra  int // receives that the kernel counts but that the provider reserves
 
+	limit atomic.Pointer[func()] // of watch
+
 	queueLock
 	gate gate
 }
@@ -226,6 +228,25 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (n int, err error) {
 	}
 	s.unlock()
 	return n, err
+}
+
+// watch sets the functions of verbs.WatchSRQ.
+func (s *SRQ) watch(limit func(), dropped func(wrID uint64)) {
+	s.limit.Store(&limit)
+	if d, ok := s.impl.(driver.Dropper); ok {
+		s.lock()
+		defer s.unlock()
+		d.OnDrop(dropped)
+	}
+}
+
+// limitReached calls the function of watch. It reports whether there is one.
+func (s *SRQ) limitReached() bool {
+	f := s.limit.Load()
+	if f != nil {
+		(*f)()
+	}
+	return f != nil
 }
 
 func (s *SRQ) deviceGone() { s.gate.closeGone() }

@@ -11,6 +11,12 @@ type Purger interface {
 	Purge(q any)
 }
 
+// A Dropper is an [SRQ] of a device whose [Purger] drops unpolled completions of receives of the SRQ.
+type Dropper interface {
+	// OnDrop has f called with the WRID of each such receive. f does not post.
+	OnDrop(f func(wrID uint64))
+}
+
 // An Unpolled is a [CQ] of a device whose requests occupy their queue until their
 // completions are polled.
 type Unpolled interface {

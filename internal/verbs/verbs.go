@@ -44,6 +44,12 @@ var AllocReused func(pd any, n int, access uint32) (mr any, err error)
 // FreeReused says that the program does not use the memory of an MR of AllocReused any more.
 var FreeReused func(mr any)
 
+// WatchSRQ sets functions of a uverbs.SRQ. The Context calls limit, in place of an EventSRQLimitReached, when fewer
+// receives than the SRQ's limit are left. A QP that is being closed calls dropped with the WRID of each receive whose
+// completion was not polled and cannot be any more: not all drivers drop them. Both are called with locks held: they
+// must not block, and must not call methods of the SRQ.
+var WatchSRQ func(srq any, limit func(), dropped func(wrID uint64))
+
 // SendsInFlight returns how many sends of a uverbs.QP the device may still be working on:
 // SendsOutstanding minus those whose completions have not been polled, which stay in the CQ. On
 // devices that release requests by completions, a request without Signaled counts until a later one

@@ -21,6 +21,8 @@ var (
 
 	_ driver.Purger   = (*cq)(nil)
 	_ driver.Unpolled = (*cq)(nil)
+	_ driver.Dropper  = (*srq)(nil)
+	_ driver.Dropper  = (*watchedSRQ)(nil)
 
 	_ driver.ECE      = (*qp)(nil)
 	_ driver.Finisher = (*qp)(nil)

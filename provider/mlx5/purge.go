@@ -62,7 +62,7 @@ func (q *cq) drop(i uint32, t *target) bool {
 		if uint32(v)&opcodeMask == cqeRespError<<opcodeShift && pageFault(e) {
 			t.srq.fault(at)
 		} else {
-			t.srq.release(at)
+			t.srq.drop(at)
 		}
 	}
 	return about

@@ -42,6 +42,7 @@ type srq struct {
 	number uint32
 	target target
 
+	dropped func(wrID uint64) // of OnDrop, or nil
 	retired atomic.Bool
 }
 
@@ -147,6 +148,17 @@ func (s *srq) release(i uint32) {
 	if int(i) < len(s.ids) {
 		s.free[i/64].Or(1 << (i % 64))
 	}
+}
+
+// OnDrop implements driver.Dropper.
+func (s *srq) OnDrop(f func(wrID uint64)) { s.dropped = f }
+
+// drop frees the slot of a receive whose completion is dropped.
+func (s *srq) drop(i uint32) {
+	if s.dropped != nil && int(i) < len(s.ids) {
+		s.dropped(s.ids[i])
+	}
+	s.release(i)
 }
 
 // reclaim appends a run of free slots to the list after tail: the first run above tail, or else
