@@ -93,6 +93,31 @@ func (l *Limit) Release(peer netip.Addr, n int64) {
 	l.set(peer, own-n, l.used-n)
 }
 
+// Reserve adds n to what all use, for no peer. If the limit in total is exceeded, it returns an *Exceeded and adds
+// nothing. Unreserve subtracts n again.
+func (l *Limit) Reserve(n int64) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n > l.total-l.used {
+		return &Exceeded{Want: n, Used: l.used, Max: l.total}
+	}
+	l.used += n
+	return nil
+}
+
+// Unreserve undoes Reserve.
+func (l *Limit) Unreserve(n int64) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used -= n
+}
+
 // set records what a peer and what all use. The caller holds l.mu.
 func (l *Limit) set(peer netip.Addr, own, all int64) {
 	l.used = all
