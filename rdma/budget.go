@@ -25,6 +25,7 @@ import (
 type budget struct {
 	used     *quota.Limit
 	total    int64         // 0 or less for no limit
+	each     int64         // of a peer, likewise
 	patience time.Duration // how long a message may wait for memory
 
 	mu     sync.Mutex
@@ -54,7 +55,7 @@ const memoryPatience = 30 * time.Second
 
 // newBudget returns the limits of a listener, and reduces o.MaxMessage to the longest message that fits.
 func newBudget(o *ListenOptions) (*budget, error) {
-	need := o.Options.connMemory()
+	need := o.connMemory()
 	total, each := quota.MemoryLimits(o.MaxMemory, o.MaxMemoryPerPeer, memlock.Default(), need)
 	if most := smallestLimit(total, each); most < need {
 		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set ListenOptions.MaxMemory "+
@@ -68,7 +69,7 @@ func newBudget(o *ListenOptions) (*budget, error) {
 	if used == nil {
 		return nil, nil
 	}
-	return &budget{used: used, total: total, patience: memoryPatience}, nil
+	return &budget{used: used, total: total, each: each, patience: memoryPatience}, nil
 }
 
 // smallestLimit returns the smaller of two limits, of which those that are not positive stand for none.
@@ -82,14 +83,42 @@ func smallestLimit(a, b int64) int64 {
 	return most
 }
 
+// connMemory returns how much memory the first connection of a listener needs.
+func (o *ListenOptions) connMemory() int64 {
+	if o.SharedReceives == 0 {
+		return o.Options.connMemory()
+	}
+	return o.sharedMemory() + o.Options.sharingMemory()
+}
+
 // connMemory returns about how many bytes are registered for a connection on which no long message is on its way. The
 // rings of adapters are pinned, too.
 func (o *Options) connMemory() int64 {
 	c := &Conn{options: o}
-	sends, receives := c.sendDepth(), o.Depth+c.extraReceives()
-	replies := replyDepth(o.Depth)
-	return memlock.Queues(sends, receives+replies) + int64(receives+replies)*int64(o.EagerSize)
+	sends, _ := c.sends()
+	receives := o.Depth + c.extraReceives() + replyDepth(o.Depth)
+	return memlock.Queues(sends, receives, sends+receives) + int64(receives)*int64(o.EagerSize)
 }
+
+// sharedMemory returns how many bytes are registered for shared receives at a device.
+func (o *ListenOptions) sharedMemory() int64 {
+	n := o.SharedReceives
+	return int64(n)*int64(o.EagerSize) + memlock.SharedQueue(n)
+}
+
+// sharingMemory returns about how many bytes a connection with shared receives needs beside them.
+func (o *Options) sharingMemory() int64 {
+	c := &Conn{options: o}
+	c.shared = &shared{}
+	sends, _ := c.sends()
+	completions := sends + o.Depth + c.extraReceives() + replyDepth(o.Depth)
+	return memlock.Queues(sends, 0, completions) + int64(guaranteed(o.Depth)*o.EagerSize)
+}
+
+// extraReceives returns how many receives are for SENDs without a credit for messages or replies: one for each offer
+// that the peer has read, up to two for credits of each of the two flows, one for each cancel and for its credit,
+// one for the end, and one to spare.
+func (c *Conn) extraReceives() int { return 2*c.options.Offers + 8 }
 
 // try uses n bytes unless they exceed a limit or others wait for memory, in all or of the same peer.
 func (a *account) try(n int64) error {
@@ -106,6 +135,23 @@ func (a *account) try(n int64) error {
 }
 
 var errMemoryQueue = errors.New("others wait for memory")
+
+// tryWiden is try for credits, which leave half of the limits to others.
+func (a *account) tryWiden(n int64) bool {
+	if a.try(n) != nil {
+		return false
+	}
+	b := a.budget
+	if b == nil {
+		return true
+	}
+	own, all := b.used.Used(a.peer)
+	if b.total > 0 && all > b.total/2 || b.each > 0 && own > b.each/2 {
+		a.release(n)
+		return false
+	}
+	return true
+}
 
 // tryFixed is try for receives and queues, which do not wait for offered messages.
 func (a *account) tryFixed(n int64) error {

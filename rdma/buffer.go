@@ -41,6 +41,8 @@ type memory struct {
 	conn   *Conn    // whose receive it is, or nil
 	slot   int      // of the conn
 	reply  bool     // the SEND in it was a reply; belongs to conn.mu
+	shared *shared  // whose receive it is, or a copy of one, or nil
+	owner  *Conn    // to whose program it belongs, if shared is set
 	parent *memory  // of which it is a part, or nil
 	next   *memory
 
@@ -80,6 +82,8 @@ func (m *memory) giveBack(s uint64) {
 		m.pool.put(m)
 	case m.conn != nil:
 		m.conn.releaseSlot(m)
+	case m.shared != nil:
+		m.owner.releaseShared(m)
 	}
 }
 
@@ -199,7 +203,7 @@ func (b Buffer) Release() {
 }
 
 // received reports whether b is the receive of a message. Only the device of its connection can access it.
-func (b Buffer) received() bool { return b.m != nil && b.m.conn != nil }
+func (b Buffer) received() bool { return b.m != nil && (b.m.conn != nil || b.m.shared != nil) }
 
 // withBytes calls f with the bytes of b, which are not given back before f returns.
 func (b Buffer) withBytes(method string, f func(p []byte) error) error {

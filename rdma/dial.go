@@ -39,7 +39,8 @@ func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 		if err != nil {
 			return err
 		}
-		return c.established(ctx, server)
+		c.agree()
+		return c.authenticate(ctx, server)
 	}
 	if _, err := cm.Dial(ctx, addr, &co); err != nil {
 		return nil, &Error{Op: "dial " + addr, Err: err}
@@ -58,16 +59,23 @@ func newConn(m *cm.Conn, o *Options) *Conn {
 func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	c.cm.Own(closerFunc(c.closeResources))
 	c.pool = openPool(c.cm.PD())
-	qp.MaxSendWR = c.sendDepth()
+	if err := c.joinShared(); err != nil {
+		return err
+	}
+	qp.MaxSendWR, _ = c.sends()
 	receives := c.options.Depth + c.extraReceives()
 	qp.MaxRecvWR = receives + replyDepth(c.options.Depth)
 	qp.MaxInline = inlineSize
-	if err := c.account.tryFixed(memlock.Queues(qp.MaxSendWR, qp.MaxRecvWR)); err != nil {
+	entries := qp.MaxSendWR + qp.MaxRecvWR
+	if c.shared != nil {
+		qp.MaxRecvWR, qp.SRQ, qp.MaxInline = 0, c.shared.srq, sharedInline
+	}
+	if err := c.account.tryFixed(memlock.Queues(qp.MaxSendWR, qp.MaxRecvWR, entries)); err != nil {
 		return err
 	}
 	c.makeRoom() // the memory of the QP is locked, too
 	err := c.pool.retry(func() (err error) {
-		c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: qp.MaxSendWR + qp.MaxRecvWR})
+		c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: entries})
 		return err
 	})
 	if err != nil {
@@ -75,6 +83,9 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	}
 	c.cq.SetPolling(c.options.Polling)
 	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
+	if c.shared != nil {
+		return c.initShared()
+	}
 	c.initReceives(qp.MaxRecvWR)
 	return c.allocReceives(receives)
 }
@@ -83,21 +94,20 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 func (c *Conn) setUp() error {
 	c.qp = c.cm.QP()
 	c.inline = c.qp.Cap().MaxInline
-	c.initSends(c.sendDepth()) // the device may have room for more, but the completion queue has not
+	c.initSends() // the device may have room for more, but the completion queue has not
+	if c.shared != nil {
+		c.shared.add(c)
+	}
 	return c.postReceives(c.slots[:c.filled])
 }
 
-// established begins the exchange of messages with the peer, which has the given role. c.remote is set.
-func (c *Conn) established(ctx context.Context, peer role) error {
+// agree sets what the sides permit each other. c.remote is set.
+func (c *Conn) agree() {
 	c.local, c.peer = c.cm.LocalAddr(), c.cm.RemoteAddr()
-	c.messages.credits, c.messages.most = c.remote.depth, c.remote.depth
-	c.replies.most = replyDepth(c.remote.depth)
+	c.messages.credits, c.messages.most = c.remote.depth, c.remote.window()
+	c.replies.most = replyDepth(c.remote.window())
 	c.initWindows(min(c.options.Offers, c.remote.offers))
 	c.initCancels()
-	if c.options.TLS == nil {
-		return nil
-	}
-	return c.authenticate(ctx, peer)
 }
 
 // start tells of the connection, which the program gets, and starts its timers.
@@ -111,6 +121,7 @@ func (c *Conn) start() {
 	}
 	c.startKeepAlive() // a timer may end the connection at once
 	c.startIdleTimer()
+	c.startShared()
 }
 
 type closerFunc func() error
@@ -123,12 +134,13 @@ func (c *Conn) closeResources() error {
 	c.receiving.Lock() // a call may register receives for replies
 	defer c.receiving.Unlock()
 	errs := []error{c.closeWindows()}
+	c.drainShared()
 	if c.cq != nil {
 		errs = append(errs, c.cq.Close())
 	}
 	c.dropRequests()
 	c.dropArrived()
-	errs = append(errs, c.freeReceives())
+	errs = append(errs, c.freeReceives(), c.leaveShared())
 	c.account.releaseFixed()
 	if c.pool != nil && !c.poolClosed {
 		err := c.pool.close()

@@ -161,7 +161,7 @@ func (c *Conn) endedBy(body []byte) error {
 // farewell returns the body of this side's end.
 func (c *Conn) farewell() []byte {
 	m := &c.messages
-	f := farewell{held: m.receives - m.granted - m.owed - c.count, calls: c.callsIn(), reason: c.reason}
+	f := farewell{held: m.receives + m.withheld - m.granted - m.owed - c.count, calls: c.callsIn(), reason: c.reason}
 	return f.appendTo(make([]byte, 0, inlineSize))
 }
 
@@ -196,13 +196,13 @@ func (c *Conn) Close() error {
 }
 
 // CloseWithError ends the connection with a reason: the peer's calls return a [*CloseError] with code and text, and so
-// do those of this side. What text has beyond 114 bytes is left out. CloseWithError waits for up to Options.Linger
+// do those of this side. What text has beyond 110 bytes may be left out. CloseWithError waits for up to Options.Linger
 // until the reason and short messages have arrived, but not until the peer has read longer messages, which are lost.
 // It returns an error if the reason may not have arrived, unless the peer has closed the connection before.
 func (c *Conn) CloseWithError(code uint64, text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Linger)
 	defer cancel()
-	flushed, err := c.shutdown(ctx, &CloseError{Code: code, Text: cutText(text, maxCloseText)})
+	flushed, err := c.shutdown(ctx, &CloseError{Code: code, Text: c.closeText(text)})
 	return errors.Join(flushed, err)
 }
 
@@ -214,6 +214,11 @@ func (c *Conn) abort() {
 }
 
 var errAborted = fmt.Errorf("%w: its handler has panicked", net.ErrClosed)
+
+// closeText returns the part of text that a farewell has room for.
+func (c *Conn) closeText(text string) string {
+	return cutText(text, min(maxCloseText, c.inline-farewellLen))
+}
 
 // Shutdown is Close, but waits until ctx ends instead of for Options.Linger. Its error also matches
 // context.Cause(ctx) if ctx ends before the peer has received everything, and why the connection has ended

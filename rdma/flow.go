@@ -57,7 +57,7 @@ func (c *Conn) startReplies() error {
 	if f.receives > 0 || c.usable() != nil {
 		return c.usable()
 	}
-	first, n := c.filled, replyDepth(c.options.Depth)
+	first, n := c.filled, replyDepth(c.messages.receives+c.messages.withheld)
 	c.unlock()
 	err := c.allocReceives(n)
 	c.mu.Lock()
@@ -74,12 +74,15 @@ func (c *Conn) startReplies() error {
 	return nil
 }
 
-// owe records that the peer is to get a credit for a message. It is sent with the next message, or alone if half of the
-// credits are owed or the peer has none.
+// owe records that the peer is to get a credit for a message. It is sent with the next message, or alone if more than
+// half of the credits are owed or the peer has none.
 func (c *Conn) owe() {
-	f := &c.messages
-	f.owed++
-	if f.granted == 0 || 2*f.owed >= f.receives {
+	c.messages.owed++
+	c.checkOwed()
+}
+
+func (c *Conn) checkOwed() {
+	if f := &c.messages; f.granted == 0 || 2*f.owed > f.receives {
 		c.control.credits = true
 	}
 }

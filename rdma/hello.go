@@ -24,7 +24,8 @@ import (
 //	20	maxMessage, in 4 bytes
 //	24	fields up to the length: each has a type, its length, and as many bytes
 //
-// A receiver skips fields that it does not know. What the peer has to understand needs a feature or a version.
+// The only field is of type 1, with the side's window in 2 bytes: see [hello.window]. A receiver skips fields that it
+// does not know. What the peer has to understand needs a feature or a version.
 type hello struct {
 	versions   versions
 	features   features
@@ -32,7 +33,7 @@ type hello struct {
 	eager      int    // length of the receives
 	offers     int    // messages that may be offered at a time, and as many replies
 	maxMessage int    // length of messages
-	fields     []byte // encoded; version 1 defines none
+	fields     []byte // encoded
 	data       []byte // the private data of the program
 	raw        []byte // encoded, with data, as a peer has sent it
 }
@@ -66,9 +67,32 @@ const (
 	featureCancel   features = 1 << iota // kindCancel
 	featureTrailers                      // kindCallTrailer and kindError
 	featureTLS                           // the connection begins with a handshake of TLS: only with Options.TLS
+	featureWindow                        // more credits than the peer's depth, up to the window in its hello
 
-	allFeatures = featureCancel | featureTrailers
+	allFeatures = featureCancel | featureTrailers | featureWindow
 )
+
+// fieldWindow is the type of the field with the window.
+const fieldWindow = 1
+
+// guaranteed returns for how many messages a peer has credits from the beginning, if it may have depth.
+func guaranteed(depth int) int { return min(depth, 2) }
+
+// windowField returns the field with a window.
+func windowField(window int) []byte {
+	return binary.LittleEndian.AppendUint16([]byte{fieldWindow, 2}, uint16(window))
+}
+
+// window returns how many messages the side receives before its program has released one, if it gives all credits. It
+// is the depth if the side has sent no other.
+func (h *hello) window() int {
+	for b := h.fields; len(b) > 0; b = b[2+int(b[1]):] {
+		if b[0] == fieldWindow && b[1] == 2 {
+			return int(binary.LittleEndian.Uint16(b[2:]))
+		}
+	}
+	return h.depth
+}
 
 // A role is client or server.
 type role int
@@ -126,6 +150,7 @@ func (h *hello) check() error {
 		value, lo, hi int
 	}{
 		{"a depth of %d messages: a side has %d to %d", h.depth, 1, maxDepth},
+		{"a window of %d messages: with its depth, it has %d to %d", h.window(), h.depth, maxDepth},
 		{"receives of %d bytes: they have %d to %d", h.eager, minEager, maxEager},
 		{"%d offers at a time: a side has %d to %d", h.offers, 0, maxOffers},
 		{"messages of up to %d bytes: with its receives, it permits %d to %d", h.maxMessage, h.eager, maxMessage},

@@ -89,11 +89,17 @@ func hostilePair(t testing.TB, o *Options, h hello) (*Conn, *hostile) {
 
 func hostileOn(t testing.TB, honest, other *verbstest.Machine, o *Options, hi hello) (*Conn, *hostile) {
 	t.Helper()
+	return hostileTo(t, honest, other, listening(o), hi)
+}
+
+// hostileTo is hostileOn for the options of a listener.
+func hostileTo(t testing.TB, honest, other *verbstest.Machine, o *ListenOptions, hi hello) (*Conn, *hostile) {
+	t.Helper()
 	ctx := bounded(t)
 	var l *Listener
 	honest.Run(func() {
 		var err error
-		l, err = Listen(":0", listening(o))
+		l, err = Listen(":0", o)
 		good(t, l, err)
 	})
 	accepted := make(chan *Conn, 1)

@@ -17,6 +17,7 @@ type Listener struct {
 	options *ListenOptions
 	budget  *budget
 	served  served
+	shares  *sharedSet // nil without ListenOptions.SharedReceives
 
 	mu      sync.Mutex
 	pending map[*cm.Conn]*Conn // between Prepare and Accept
@@ -37,12 +38,19 @@ func Listen(addr string, o *ListenOptions) (*Listener, error) {
 		return nil, &Error{Op: "listen at " + addr, Err: err}
 	}
 	l := &Listener{open: make(chan struct{}), options: full, budget: b, pending: map[*cm.Conn]*Conn{}}
+	if full.SharedReceives > 0 {
+		l.shares = newSharedSet(full, b)
+	}
 	defer close(l.open)
 	co := full.cm()
 	co.Prepare = l.prepare
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
 	co.Established = func(ctx context.Context, m *cm.Conn) error {
-		if err := l.find(m).established(ctx, client); err != nil {
+		c := l.find(m)
+		if err := c.setTimer(); err != nil {
+			return err
+		}
+		if err := c.authenticate(ctx, client); err != nil {
 			return l.refuse(m, err)
 		}
 		return nil
@@ -78,6 +86,8 @@ func (l *Listener) prepare(m *cm.Conn, qp *uverbs.QPConfig) error {
 	l.pending[m] = c
 	l.mu.Unlock()
 	m.Own(closerFunc(func() error { l.remove(m); return nil }))
+	c.sharing = l.shares
+	c.agree()
 	err = c.prepare(qp)
 	if errors.Is(err, cm.ErrServerLimit) {
 		err = l.refuse(m, err)
@@ -144,4 +154,4 @@ func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 
 // Close closes the listener. Connections that Accept has returned stay open. It is idempotent. The errors are
 // those of [cm.Listener.Close].
-func (l *Listener) Close() error { return l.cm.Close() }
+func (l *Listener) Close() error { return errors.Join(l.cm.Close(), l.shares.close()) }

@@ -100,6 +100,13 @@ type ListenOptions struct {
 	// single host can lock out others, negative for no limit. A listener's MaxMessage is not larger than what it has
 	// room for.
 	MaxMemoryPerPeer int64
+	// SharedReceives is how many receives of EagerSize bytes the connections of a listener share at each device: 16 to
+	// 32767, if the device supports SRQs of that size. By default, each connection has its own. A client may then send
+	// two messages at first, and up to Depth when it has used that and half of MaxMemory and of MaxMemoryPerPeer are
+	// free. If receives are short, messages that no program has received are copied into memory that is not registered
+	// and counts in MaxMemory. A client with an earlier version of this package may send two messages at a time. The send
+	// queues of such connections are short, so that a connection with the default options locks 16 KiB.
+	SharedReceives int
 	// HandshakeTimeout limits how long a listener waits for a peer that does not complete its
 	// handshake: ten seconds by default.
 	HandshakeTimeout time.Duration
@@ -123,6 +130,8 @@ const (
 	maxOffers         = 32
 	defaultKeepAlive  = 15 * time.Second
 	defaultLinger     = 5 * time.Second
+	minShared         = 16
+	maxShared         = 1<<15 - 1
 )
 
 // complete returns a copy of o with the defaults filled in.
@@ -172,6 +181,15 @@ func (o *Options) hello() hello {
 	return h
 }
 
+// hello returns the hello of a listener.
+func (o *ListenOptions) hello() *hello {
+	h := o.Options.hello()
+	if o.SharedReceives > 0 {
+		h.depth, h.fields = guaranteed(h.depth), windowField(h.depth)
+	}
+	return &h
+}
+
 // complete returns a copy of o with the defaults filled in.
 func (o *ListenOptions) complete() (*ListenOptions, error) {
 	full := ListenOptions{}
@@ -183,6 +201,10 @@ func (o *ListenOptions) complete() (*ListenOptions, error) {
 		return nil, err
 	}
 	full.Options = *of
+	if n := full.SharedReceives; n < 0 || n > maxShared || n > 0 && n < minShared {
+		return nil, fmt.Errorf("%w: ListenOptions.SharedReceives is %d: set it to %d to %d, or to 0 for none",
+			uverbs.ErrInvalid, n, minShared, maxShared)
+	}
 	return &full, nil
 }
 
@@ -194,7 +216,9 @@ func (o *Options) cm() cm.Options {
 
 // cm returns the options of a listener for package cm.
 func (o *ListenOptions) cm() cm.ListenOptions {
-	return cm.ListenOptions{Options: o.Options.cm(), Backlog: o.Backlog, MaxHandshakes: o.MaxHandshakes,
+	co := o.Options.cm()
+	co.PrivateData = o.hello().bytes()
+	return cm.ListenOptions{Options: co, Backlog: o.Backlog, MaxHandshakes: o.MaxHandshakes,
 		HandshakeTimeout: o.HandshakeTimeout, MaxConns: o.MaxConns, MaxConnsPerPeer: o.MaxConnsPerPeer}
 }
 

@@ -10,14 +10,6 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// recvBit marks receives in WRIDs.
-const recvBit = 1 << 63
-
-// extraReceives returns how many receives are for SENDs without a credit for messages or replies: one for each offer
-// that the peer has read, up to two for credits of each of the two flows, one for each cancel and for its credit,
-// one for the end, and one to spare.
-func (c *Conn) extraReceives() int { return 2*c.options.Offers + 8 }
-
 // initReceives prepares for up to n receives. The peer has credits for messages from the beginning.
 func (c *Conn) initReceives(n int) {
 	depth := c.options.Depth
@@ -28,7 +20,7 @@ func (c *Conn) initReceives(n int) {
 // allocReceives registers memory for n more receives.
 func (c *Conn) allocReceives(n int) error {
 	size := c.options.EagerSize
-	if err := c.account.tryFixed(int64(n * size)); err != nil {
+	if err := c.account.tryFixed(int64(n * size)); err != nil || c.shared != nil {
 		return err
 	}
 	s := &slab{used: 1} // by the connection
@@ -90,8 +82,9 @@ func (c *Conn) releaseSlot(m *memory) {
 
 // freeReceive posts the receive of a message or reply again.
 func (c *Conn) freeReceive(m *memory) {
+	reply := m.reply // another connection may have a shared receive next
 	c.repost(m)
-	if m.reply {
+	if reply {
 		c.replies.owed++
 	} else {
 		c.owe()
@@ -99,6 +92,10 @@ func (c *Conn) freeReceive(m *memory) {
 }
 
 func (c *Conn) repost(m *memory) {
+	if m.shared != nil {
+		c.giveShared(m)
+		return
+	}
 	if c.err != nil || c.failure != nil || c.closing {
 		return
 	}
@@ -193,8 +190,11 @@ func (c *Conn) deliver(m Message) Message {
 	if m.write {
 		n = 0
 	}
-	if m.Buffer.m.conn != nil { // it is not of moveReply
-		m.Buffer.m.slab.used++
+	switch from := m.Buffer.m; {
+	case from.conn != nil: // it is not of moveReply
+		from.slab.used++
+	case from.shared != nil:
+		m.Buffer.m = c.takeShared(from, n)
 	}
 	m.Buffer = c.takeMessage(m.Buffer.m, n)
 	return m
@@ -207,18 +207,28 @@ func (c *Conn) handle(wcs []uverbs.WC) {
 		if wc.WRID&recvBit == 0 {
 			c.requestDone(wc)
 		} else if err := wc.Err(); err != nil {
-			c.fail(err)
+			c.inHand = int(wc.WRID &^ recvBit)
+			c.failReceive(wc, err)
 		} else if err := c.receive(wc); err != nil {
-			c.fail(err)
+			c.failReceive(wc, err)
 		}
 	}
 	c.sendControl(false)
+}
+
+// failReceive ends the connection because of what has arrived.
+func (c *Conn) failReceive(wc *uverbs.WC, err error) {
+	c.fail(err)
+	if slot := &c.slots[wc.WRID&^recvBit]; c.shared != nil && c.inHand == slot.slot {
+		c.giveShared(slot)
+	}
 }
 
 // receive handles what the peer has sent.
 func (c *Conn) receive(wc *uverbs.WC) error {
 	c.heard = true
 	slot := &c.slots[wc.WRID&^recvBit]
+	c.inHand = slot.slot
 	if wc.Opcode == uverbs.WCRecvRDMAImm {
 		if c.eof {
 			return fmt.Errorf("%w: a WRITE with immediate data after the end", ErrProtocol)
@@ -329,6 +339,8 @@ func (c *Conn) dropArrived() {
 	defer c.mu.Unlock()
 	drop := func(m *Message) {
 		switch large := m.large; {
+		case large == nil && m.Buffer.m != nil && m.Buffer.m.shared != nil:
+			c.giveShared(m.Buffer.m)
 		case large != nil && large.done:
 			large.m.drop()
 		case large == nil && m.Buffer.m != nil && m.Buffer.m.pool != nil: // see moveReply

@@ -93,12 +93,16 @@ func (p *pair) listenAddr() string {
 	return ":7471"
 }
 
+// sharedReceives are those of the listeners that listening returns options for. TestShared sets it.
+var sharedReceives int
+
 // listening returns the options of a listener whose connections have the options o.
 func listening(o *rdma.Options) *rdma.ListenOptions {
-	if o == nil {
-		return nil
+	full := &rdma.ListenOptions{SharedReceives: sharedReceives}
+	if o != nil {
+		full.Options = *o
 	}
-	return &rdma.ListenOptions{Options: *o}
+	return full
 }
 
 // addr returns where clients find l.

@@ -18,31 +18,39 @@ func (r *request) readsOffer() bool { return r.offer != nil || r.op != nil && r.
 const (
 	extraSends = 16
 	maxSends   = 256 // requests in the send queue
+
+	// With shared receives, the queue has 25 entries of 320 bytes, which take 8 KiB on mlx5.
+	sharedSends    = 17
+	sharedReserved = 8
+	sharedInline   = 124 // of inlineSize: with more, entries are larger
 )
 
-func (c *Conn) initSends(depth int) {
+func (c *Conn) initSends() {
+	depth, reserved := c.sends()
 	n := 1
 	for n < depth {
 		n *= 2
 	}
 	c.requests = make([]request, n)
-	c.depth = depth
+	c.depth, c.reserved = depth, reserved
 	// Among the requests that fill the room, some must have a completion, or nothing would free it.
 	c.signalEach = uint64(max(min(c.room()/2, depth/4), 1))
 }
 
 // room returns how many requests can be posted for messages and one-sided operations. Those of the protocol
 // may use a few more.
-func (c *Conn) room() int { return c.space() - c.reservedSends() }
+func (c *Conn) room() int { return c.space() - c.reserved }
 
-// sendDepth returns the length of the send queue.
-func (c *Conn) sendDepth() int {
-	return min(2*c.options.Depth, maxSends) + c.reservedSends()
+// sends returns the length of the send queue, and how many requests of the protocol there is always room for. An offer
+// needs two at its end: this side invalidates the window, or tells the peer that it has read the message. A connection
+// with shared receives has a short queue, and what the protocol sends may wait for room.
+func (c *Conn) sends() (depth, reserved int) {
+	if c.shared != nil {
+		return min(2*c.options.Depth, sharedSends) + sharedReserved, sharedReserved
+	}
+	reserved = extraSends + 4*c.options.Offers
+	return min(2*c.options.Depth, maxSends) + reserved, reserved
 }
-
-// reservedSends returns how many requests of the protocol there is always room for. An offer needs two at its end: this
-// side invalidates the window, or tells the peer that it has read the message.
-func (c *Conn) reservedSends() int { return extraSends + 4*c.options.Offers }
 
 func (c *Conn) space() int { return c.depth - int(c.tail-c.head) }
 

@@ -26,7 +26,7 @@ func (m *memory) part(off, n int) *memory {
 	if m.pool != nil {
 		x = m.pool.part()
 	} else {
-		x = &memory{conn: m.conn}
+		x = &memory{conn: m.conn, shared: m.shared}
 	}
 	x.parent, x.mr, x.off, x.size = m, m.mr, m.off+off, n
 	if m.bytes != nil {

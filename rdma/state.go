@@ -86,6 +86,7 @@ type sendQueue struct {
 	requests   []request // by number, modulo its length, which is a power of two
 	head, tail uint64    // numbers of the oldest request that has not completed, and of the next
 	depth      int       // of the queue
+	reserved   int       // requests for the protocol: see sends
 	signaled   uint64    // number of the last request that has a completion
 	signalEach uint64    // requests
 	probed     uint64    // number of the request after the last one of the keepalive
@@ -114,9 +115,15 @@ type op struct {
 
 // receiveQueue is a connection's part for messages of the peer.
 type receiveQueue struct {
-	slots  []memory // one for each receive
-	filled int      // how many of slots have memory
-	slabs  []*slab
+	slots []memory // one for each receive; those of shared if it is not nil
+
+	sharing *sharedSet // of the listener, or nil
+	shared  *shared    // of sharing, or nil
+	left    bool       // shared was left; belongs to receiving
+	widened int64      // bytes that are counted for credits: see widen
+	inHand  int        // slot of the SEND that is being handled, unless it was posted again; for shared
+	filled  int        // how many of slots have memory
+	slabs   []*slab
 	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
 	receiving sync.Mutex
 	arrived   []Message // a ring
@@ -126,6 +133,9 @@ type receiveQueue struct {
 	idleIncoming []*incoming
 }
 
+// recvBit marks receives in WRIDs.
+const recvBit = 1 << 63
+
 // A flow has the credits for messages, or those for replies.
 type flow struct {
 	credits  int // messages that the peer has receives for
@@ -134,6 +144,7 @@ type flow struct {
 	granted  int // credits that the peer has
 	owed     int // credits that it is to get
 	offers   int // of the peer that have not been read
+	withheld int // how many more receives this side may have: see widen
 }
 
 // control is what the protocol is to send when there is room.
@@ -268,4 +279,45 @@ type Stats struct {
 	Received, ReceivedBytes uint64 // messages that Recv and Call have returned
 	Operations              uint64 // one-sided
 	Stalls                  uint64 // calls that waited for credits or for room in the send queue
+}
+
+// A sharedSet has the shared receives of a listener.
+type sharedSet struct {
+	options *ListenOptions
+	budget  *budget
+
+	mu     sync.Mutex
+	all    map[*uverbs.PD]*shared
+	closed bool // the listener was closed
+}
+
+// shared are the receives of a listener at a device.
+type shared struct {
+	set  *sharedSet
+	pd   *uverbs.PD
+	refs int  // connections, and the listener if kept; belongs to set.mu, as kept does
+	kept bool // by the listener
+
+	once     sync.Once // creates what follows
+	err      error
+	reserved int64 // bytes of the budget
+	mr       *uverbs.MR
+	closed   bool // mr
+	srq      *uverbs.SRQ
+	slots    []memory
+
+	held  atomic.Int64 // receives that programs have, and 1 until the MR is closed
+	gone  atomic.Bool  // the device
+	short atomic.Bool  // few receives were left a moment ago
+
+	wake   chan struct{} // has a token when few receives are left
+	ending chan struct{}
+	ended  chan struct{} // closed when the sweeper has ended, or nil
+	ends   sync.Once
+
+	mu      sync.Mutex
+	conns   map[*Conn]struct{}
+	dropped []uint64 // WRIDs of receives whose completions were dropped with their QP
+	spares  *memory  // for copies, that nothing uses: a list
+	spare   int      // length of spares
 }

@@ -32,6 +32,9 @@ func (c *Conn) TLS() *tls.ConnectionState { return c.tls }
 // authenticate proves to the peer, which has the given role, who this side is, and checks who the peer is. If that
 // fails, it ends the connection, which the caller closes.
 func (c *Conn) authenticate(ctx context.Context, peer role) error {
+	if c.options.TLS == nil {
+		return nil
+	}
 	c.setHandshaking(true)
 	err := c.handshake(ctx, peer)
 	c.setHandshaking(false)
@@ -59,7 +62,7 @@ func (c *Conn) rejectPeer(ctx context.Context, why error) {
 	defer cancel()
 	c.mu.Lock()
 	// The caller returns why. A peer that does not get the reason gets the end of the connection.
-	_ = c.endWith(ctx, &CloseError{Code: CodeUnauthenticated, Text: cutText(why.Error(), maxCloseText)})
+	_ = c.endWith(ctx, &CloseError{Code: CodeUnauthenticated, Text: c.closeText(why.Error())})
 }
 
 // handshake runs the handshake of TLS.
@@ -134,7 +137,7 @@ func (c *Conn) digest(peer role) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello := c.options.hello()
+	hello := c.hello()
 	sides := []identity{{c.local, c.qp.QPN(), hello.bytes()}, {c.peer, attr.DestQPN, c.remote.raw}}
 	if peer == client {
 		sides[0], sides[1] = sides[1], sides[0]

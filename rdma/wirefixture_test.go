@@ -37,8 +37,10 @@ func TestWireEncodes(t *testing.T) {
 	}
 	var o [offerLen]byte
 	(&offer{length: 5000}).put(&o)
-	ofClient, ofServer := honestHello(), honestHello()
+	ofClient, ofServer, ofShared := honestHello(), honestHello(), honestHello()
 	ofClient.features, ofServer.features = featureCancel, featureCancel
+	ofShared.features = featureCancel | featureWindow
+	ofShared.depth, ofShared.fields = 2, windowField(defaultDepth)
 	ofClient.data = []byte("eve 1")
 	ofServer.depth, ofServer.offers, ofServer.eager, ofServer.maxMessage = 64, 2, 8192, 1<<20
 	ofServer.data = []byte("bob")
@@ -46,6 +48,7 @@ func TestWireEncodes(t *testing.T) {
 	want := wire{
 		"hello client":  ofClient.bytes(),
 		"hello server":  ofServer.bytes(),
+		"hello shared":  ofShared.bytes(),
 		"frame message": imm(kindMessage, 0, 0, "hi"),
 		"frame call":    imm(kindCall, 1, 3, "ask"),
 		"frame reply":   imm(kindReply, 0, 0, "yes"),

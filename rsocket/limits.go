@@ -39,7 +39,7 @@ func (c *Config) memory() int64 {
 	pages := func(n int) int64 { return int64((n + 2*page - 1) / page * page) } // it need not begin with one
 	recv := c.RecvBuffer + listEntries*sgeLen + c.Mappings*mappingLen
 	return pages(recv) + pages(c.SendBuffer+maxControls*controlLen) +
-		memlock.Queues(c.SendQueue, c.RecvQueue+controlReceives)
+		memlock.Queues(c.SendQueue, c.RecvQueue+controlReceives, c.SendQueue+c.RecvQueue+controlReceives)
 }
 
 // admit counts the memory of a connection until it is closed. If it exceeds a limit, the error matches

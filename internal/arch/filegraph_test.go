@@ -30,7 +30,7 @@ var upwardLimits = map[string]int{
 	"uverbs":        7,
 	"cm":            4,
 	"provider/mlx5": 39,
-	"rdma":          37,
+	"rdma":          39,
 	"rsocket":       17,
 }
 

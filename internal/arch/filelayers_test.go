@@ -56,7 +56,8 @@ var fileLayers = map[string][]fileLayer{
 		{"values: errors, what is on the wire, options",
 			"doc errors callerror wire trailer metadata options hello tlsoptions"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
-		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end"},
+		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end " +
+			"shared sharing"},
 		{"memory of peers", "token region onesided batch flush"},
 		{"calls", "call cancel arrived"},
 		{"connections that are idle or silent", "idle keepalive"},
@@ -118,6 +119,7 @@ var upwardUses = map[string][]string{
 		"state: region",      // the shares that Close ends
 		"buffer: budget",     // released with its Buffer
 		"buffer: recv",       // the slot of a message
+		"buffer: sharing",    // likewise
 		"wait: call",         // whether a call can be posted
 		"wait: arrived",      // whether Handle can go on
 		"flow: cancel",       // sent with the credits

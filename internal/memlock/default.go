@@ -39,8 +39,21 @@ func lockLimit() (limit uint64, ok bool) {
 }
 
 // Queues returns about how many bytes the rings of a connection have, with one completion queue. Adapters pin them.
-func Queues(sends, receives int) int64 {
-	ring := func(entries, size int) int { return max(1<<bits.Len(uint(entries-1))*size, os.Getpagesize()) }
+func Queues(sends, receives, completions int) int64 {
 	const sendEntry, recvEntry, completion = 256, 16, 64
-	return int64(ring(sends, sendEntry) + ring(receives, recvEntry) + ring(sends+receives, completion))
+	return int64(ring(sends, sendEntry) + ring(receives, recvEntry) + ring(completions, completion))
+}
+
+// SharedQueue returns about how many bytes the ring of a shared receive queue has.
+func SharedQueue(receives int) int64 {
+	const entry, wrID = 32, 8
+	return int64(ring(receives+1, entry+wrID))
+}
+
+// ring returns the size of a ring, which is not allocated if it has no entries.
+func ring(entries, size int) int {
+	if entries == 0 {
+		return 0
+	}
+	return max(1<<bits.Len(uint(entries-1))*size, os.Getpagesize())
 }
