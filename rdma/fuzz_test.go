@@ -21,6 +21,8 @@ func FuzzHello(f *testing.F) {
 	f.Add(honest.bytes())
 	later := laterHello()
 	f.Add(later.bytes())
+	honest.depth, honest.fields = 2, windowField(defaultDepth)
+	f.Add(honest.bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseHello(b, client)
 		if err != nil {
@@ -71,15 +73,22 @@ func FuzzToken(f *testing.F) {
 }
 
 // FuzzPeer plays what bytes say against a connection: three of them are the immediate data of a SEND, the length of its
-// body and its first byte. Whatever comes, calls return within their context, and an error says what is wrong.
+// body and its first byte. Whatever comes, calls return within their context, and an error says what is wrong. The
+// listener shares receives if there is a byte more.
 func FuzzPeer(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0x10, 0, 2, 0x30, 1, 24})
 	f.Add([]byte{0x60, 0, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 1, 0x10, 0, 2, 0x30, 1, 24, 1})
+	f.Add([]byte{0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0x50, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		n := verbstest.NewNetwork(t)
 		n.Allow(verbstest.RemoteAccess, verbstest.ReceiveLate, verbstest.ReceiveLength, verbstest.BadRequest,
-			verbstest.CQCapacity, verbstest.Unsignaled)
-		c, h := hostileOn(t, n.Machine(), n.Machine(), &Options{Linger: -1, Depth: 4}, honestHello())
+			verbstest.CQCapacity, verbstest.CQOverrun, verbstest.Unsignaled)
+		o := &ListenOptions{Options: Options{Linger: -1, Depth: 4}}
+		if len(script)%3 == 1 {
+			o.SharedReceives = minShared
+		}
+		c, h := hostileTo(t, n.Machine(), n.Machine(), o, honestHello())
 		ended := make(chan error, 1)
 		go func() { ended <- honestProgram(h.ctx, c) }()
 		for ; len(script) >= 3; script = script[3:] {

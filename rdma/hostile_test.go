@@ -45,6 +45,8 @@ func badHellos() map[string][]byte {
 		"no depth":        change(func(b []byte) { le.PutUint16(b[12:], 0) }),
 		"depth":           change(func(b []byte) { le.PutUint16(b[12:], maxDepth+1) }),
 		"offers":          change(func(b []byte) { b[14] = maxOffers + 1 }),
+		"window":          fields(fieldWindow, 2, 1, 0),
+		"long window":     fields(fieldWindow, 2, 1, 8),
 		"no receives":     change(func(b []byte) { le.PutUint32(b[16:], 0) }),
 		"long receives":   change(func(b []byte) { le.PutUint32(b[16:], 1<<31) }),
 		"short messages":  change(func(b []byte) { le.PutUint32(b[20:], 1) }),
