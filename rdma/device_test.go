@@ -42,3 +42,19 @@ func TestDeviceScale(t *testing.T) {
 	t.Setenv("GOVERBS_RDMA_STRESS", "5s")
 	stress(t)
 }
+
+// TestDeviceShared has listeners whose connections share receives.
+func TestDeviceShared(t *testing.T) {
+	sharedReceives = 64
+	t.Cleanup(func() { sharedReceives = 0 })
+	for name, f := range map[string]func(t *testing.T){
+		"Messages": TestMessages, "SlowReceiver": TestSlowReceiver, "Calls": TestCalls, "LateReplies": TestLateReplies,
+		"AllMessagesHeld": TestAllMessagesHeld, "HeldReplies": TestHeldReplies, "OneSided": TestOneSided,
+		"WriteImm": TestWriteImm, "Batch": TestBatch, "CloseEndsCalls": TestCloseEndsCalls,
+	} {
+		t.Run(name, f)
+	}
+	t.Setenv("GOVERBS_RDMA_CONNS", "100")
+	t.Setenv("GOVERBS_RDMA_STRESS", "3s")
+	t.Run("Stress", stress)
+}
