@@ -87,6 +87,7 @@ func TestWireEncodesTrailers(t *testing.T) {
 	var o [offerLen]byte
 	(&offer{kind: kindCallTrailer, number: 3, length: 5000}).put(&o)
 	h := honestHello()
+	h.features = featureCancel | featureTrailers
 	wire{
 		"hello client":   h.bytes(),
 		"frame call":     imm(kindCallTrailer, 3, call.appendTo([]byte("ask"))),
