@@ -125,7 +125,8 @@ type ListenOptions struct {
 	// run in the background, and [Listener.Accept] returns an error.
 	ManualAccept bool
 	// HandshakeTimeout limits how long a listener waits for a peer to confirm the
-	// connection after its request was accepted. If zero, it is ten seconds.
+	// connection after its request was accepted, and for Established. If zero, it is ten
+	// seconds.
 	HandshakeTimeout time.Duration
 	// Refused is called when a listener refuses a client because of MaxConns,
 	// MaxConnsPerPeer or Backlog, before a Conn exists. peer is the client's IP address or

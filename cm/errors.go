@@ -60,9 +60,9 @@ var (
 	// The text has the versions of both. The error of a client whose server has refused
 	// it also matches ErrRejected.
 	ErrVersion = newSentinel("cm: the peer speaks other versions of the protocol", unix.EPROTONOSUPPORT)
-	// ErrUnauthenticated means that the server serves only clients that prove who they
-	// are. The error of the client also matches ErrRejected.
-	ErrUnauthenticated = newSentinel("cm: the server cannot authenticate the client", unix.EACCES)
+	// ErrUnauthenticated means that one of the two sides has not proved to the other who it
+	// is. The error of a client whose server has refused it also matches ErrRejected.
+	ErrUnauthenticated = newSentinel("cm: a side has not proved who it is", unix.EACCES)
 	// ErrProtocol means that the peer's program speaks another protocol. The error of a
 	// client whose server has refused it also matches ErrRejected.
 	ErrProtocol = newSentinel("cm: the peer does not follow the protocol", unix.EPROTO)

@@ -118,13 +118,13 @@ func (l *Listener) listen(bind func() error) error {
 // Accept waits for a connection and returns it.
 //
 // The handshakes of a listener run in the background, from Listen on: they create the QP
-// that ListenOptions describe and call their Prepare and Setup. A client may therefore be
+// that ListenOptions describe and call their Prepare, Setup and Established. A client may therefore be
 // connected, and may have sent messages, before Accept is called. ListenOptions.MaxHandshakes
 // limits how many connections are between request and Accept, and ListenOptions.Backlog how
 // many requests wait for a handshake. Clients beyond them receive [ErrServerBusy], those
 // beyond ListenOptions.MaxConns and ListenOptions.MaxConnsPerPeer receive [ErrServerLimit].
 //
-// Each handshake waits for the peer's confirmation for at most ListenOptions.HandshakeTimeout.
+// Each handshake waits for the peer's confirmation, and for Established, for at most ListenOptions.HandshakeTimeout.
 // Peers that send nothing but their request do not delay others for long: the handshakes
 // of one address use at most about three quarters of the slots that are free, and the
 // address that has the fewest is served first. If HandshakeTimeout is longer than ten
@@ -138,8 +138,8 @@ func (l *Listener) listen(bind func() error) error {
 // connections. Accept returns context.Cause(ctx) if ctx ends first. It returns
 // [ErrListenerClosed], now and from then on, if the listener was closed or its device
 // removed, and [uverbs.ErrInvalid] with ListenOptions.ManualAccept. Any other error is of a
-// single connection, as in [Request.Accept]: the QP could not be created, Prepare or
-// Setup failed, or an object could not be closed. If the only cause is the peer, because
+// single connection, as in [Request.Accept]: the QP could not be created, Prepare, Setup or
+// Established failed, or an object could not be closed. If the only cause is the peer, because
 // it disconnected or took too long, the listener drops the connection without an error.
 // A typical loop is:
 //
@@ -212,8 +212,8 @@ func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 // ID returns the listener's id.
 func (l *Listener) ID() *SyncID { return l.id }
 
-// Close closes the listener and returns when all its handshakes have ended, so Setup
-// must not call it. Waiting requests are rejected, and connections that Accept has
+// Close closes the listener and returns when all its handshakes have ended, so Setup and
+// Established must not call it. Waiting requests are rejected, and connections that Accept has
 // not returned are closed: their peers receive [ErrDisconnected]. Connections that it has returned stay open. Close is
 // idempotent. The errors are those of [ID.Close].
 func (l *Listener) Close() error {

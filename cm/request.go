@@ -21,7 +21,7 @@ func (r *Request) PrivateData() []byte { return r.id.Event().PrivateData }
 // peer does not, this takes about 70 seconds unless ctx ends first. Nil options
 // stand for the listener's. Any error, including the one of ctx, ends the
 // connection. The errors are those of [ID.CreateQP] and [SyncID.Accept], or what
-// Setup returns.
+// Prepare, Setup or Established returns.
 func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	if o == nil {
 		o = r.options
@@ -35,7 +35,8 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 
 // accept is Accept without Conn.finishSetup. It calls wait before it waits for the peer, and
 // uses the context that wait returns. It reports whether the error is of the peer only.
-// An error of Prepare or Setup is not, whatever it matches: they may have other peers.
+// An error of Prepare or Setup is not, whatever it matches: they may have other peers. An
+// error of Established is, if it says so.
 func (r *Request) accept(o *Options, wait func() (context.Context, context.CancelFunc)) (_ *Conn, peer bool, _ error) {
 	c := &Conn{id: r.id, peerData: r.PrivateData()}
 	fromCaller, err := c.setUp(o)
@@ -44,7 +45,7 @@ func (r *Request) accept(o *Options, wait func() (context.Context, context.Cance
 		ctx, cancel := wait()
 		if err = c.id.Accept(ctx, c.param(o)); err == nil {
 			err = c.established(ctx, o, c.peerData)
-			fromCaller = err != nil
+			fromCaller = err != nil && !isPeerError(err)
 		}
 		cancel()
 	} else {

@@ -128,6 +128,9 @@ func (c *Conn) end(err error) {
 	c.endCalls()
 	c.endContexts(err)
 	c.waiters.WakeAll()
+	if c.handshaking {
+		return
+	}
 	if l := c.options.Logger; l != nil {
 		c.later(func() { l.Debug("rdma: connection ended", "local", c.local, "peer", c.peer, "error", err) })
 	}

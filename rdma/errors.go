@@ -32,9 +32,9 @@ var (
 	// ErrVersion means that the two sides speak no common version of the protocol: the error has the versions of both. It
 	// is cm.ErrVersion. The error of a client that a listener has refused also matches cm.ErrRejected.
 	ErrVersion = cm.ErrVersion
-	// ErrUnauthenticated means that the listener serves only clients that prove who they are. It is
-	// cm.ErrUnauthenticated: see Options.TLS. If the listener has refused the client at once, because only one of the two
-	// sides sets Options.TLS, the error also matches cm.ErrRejected.
+	// ErrUnauthenticated means that one of the two sides has not proved to the other who it is: see Options.TLS. It is
+	// cm.ErrUnauthenticated. If the listener has refused the client at once, because only one of the sides sets
+	// Options.TLS, the error also matches cm.ErrRejected.
 	ErrUnauthenticated = cm.ErrUnauthenticated
 	// ErrTooLong means that a message is longer than [Options].MaxMessage of the peer, that
 	// private data does not fit, that a datagram is longer than the MTU, or that a buffer or a [Share] would be longer

@@ -47,13 +47,14 @@ func Listen(addr string, o *ListenOptions) (*Listener, error) {
 	co.Setup = func(m *cm.Conn) error { return l.find(m).setUp() }
 	co.Established = func(ctx context.Context, m *cm.Conn) error {
 		c := l.find(m)
-		if err := c.setTimer(); err != nil {
-			return err
+		err := c.setTimer()
+		if err == nil {
+			err = c.authenticate(ctx, client)
 		}
-		if err := c.authenticate(ctx, client); err != nil {
+		if isRejection(err) || errors.Is(err, context.DeadlineExceeded) {
 			return l.refuse(m, err)
 		}
-		return nil
+		return err
 	}
 	co.Refused = func(peer netip.Addr, err error) { l.refused(netip.AddrPortFrom(peer, 0), err) }
 	if l.cm, err = cm.Listen(addr, &co); err != nil {

@@ -92,7 +92,8 @@ func (c *Conn) drainShared() {
 	}
 }
 
-// returnReceives posts the receives of completions that are not handled any more. It returns how many completions there were.
+// returnReceives posts the receives of completions that are not handled any more. It returns how many completions there
+// were.
 func (c *Conn) returnReceives() (found int) {
 	for {
 		n, err := c.cq.Poll(c.wcs[:])

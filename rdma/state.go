@@ -27,7 +27,7 @@ type Conn struct {
 	options     *Options
 	remote      hello // what the peer has said
 	tls         *tls.ConnectionState
-	handshaking bool // of TLS; belongs to mu
+	handshaking bool // the handshake of TLS has not succeeded, and the program does not know the Conn; belongs to mu
 	local       netip.AddrPort
 	peer        netip.AddrPort
 	inline      int // SENDs up to this length need no memory

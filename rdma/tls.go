@@ -36,12 +36,12 @@ func (c *Conn) authenticate(ctx context.Context, peer role) error {
 		return nil
 	}
 	c.setHandshaking(true)
-	err := c.handshake(ctx, peer)
-	c.setHandshaking(false)
-	if err != nil {
+	if err := c.handshake(ctx, peer); err != nil {
 		c.rejectPeer(ctx, err)
+		return err
 	}
-	return err
+	c.setHandshaking(false)
+	return nil
 }
 
 func (c *Conn) setHandshaking(to bool) {
@@ -53,14 +53,22 @@ func (c *Conn) setHandshaking(to bool) {
 // rejectLimit limits how long a side waits until the peer knows why it is rejected.
 const rejectLimit = time.Second
 
-// rejectPeer ends the connection and sends the reason, also to a peer that was too slow.
+// isRejection reports whether err means that the two sides do not trust each other, so that a later attempt fails, too.
+func isRejection(err error) bool {
+	return errors.Is(err, ErrUnauthenticated) || errors.Is(err, ErrProtocol)
+}
+
+// rejectPeer ends the connection and sends the reason. After any other error than that of a rejection, such as a timeout,
+// the peer only learns that the connection has ended: it may try again.
 func (c *Conn) rejectPeer(ctx context.Context, why error) {
-	if errors.Is(why, context.DeadlineExceeded) {
-		ctx = context.WithoutCancel(ctx)
+	c.mu.Lock()
+	if !isRejection(why) {
+		c.fail(why)
+		c.unlock()
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectLimit)
 	defer cancel()
-	c.mu.Lock()
 	// The caller returns why. A peer that does not get the reason gets the end of the connection.
 	_ = c.endWith(ctx, &CloseError{Code: CodeUnauthenticated, Text: c.closeText(why.Error())})
 }
@@ -101,7 +109,7 @@ func (c *Conn) handshake(ctx context.Context, peer role) error {
 func (c *Conn) endOfProof(err error) error {
 	var reason *CloseError
 	if errors.As(err, &reason) && reason.Remote && reason.Code == CodeUnauthenticated {
-		return fmt.Errorf("%w: the peer says: %s", ErrUnauthenticated, reason.Text)
+		return fmt.Errorf("%w: the peer says: %q", ErrUnauthenticated, reason.Text)
 	}
 	return err
 }

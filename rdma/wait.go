@@ -146,7 +146,7 @@ func (c *Conn) opError(op string, err error) error {
 // stalled reports the time that a call has waited.
 func (c *Conn) stalled(since time.Time) {
 	c.stats.Stalls++
-	if t := c.options.Trace; t != nil && t.Stalled != nil {
+	if t := c.options.Trace; !c.handshaking && t != nil && t.Stalled != nil {
 		d := time.Since(since)
 		c.later(func() { t.Stalled(c, d) })
 	}
