@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/sim/certtest"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/uverbs"
@@ -96,9 +98,13 @@ func TestTLSRefused(t *testing.T) {
 func testTLSRefused(t *testing.T, server, client *tls.Config, atClient, atServer string) {
 	p := machines(t)
 	refused := make(chan error, 1)
+	unknown := &rdma.Trace{ // to the programs
+		Connected: func(*rdma.Conn) { t.Error("connected") },
+		Ended:     func(_ *rdma.Conn, err error) { t.Errorf("ended: %v", err) },
+	}
 	var l *rdma.Listener
 	p.onServer(func() {
-		l = must(rdma.Listen(p.listenAddr(), &rdma.ListenOptions{Options: rdma.Options{TLS: server},
+		l = must(rdma.Listen(p.listenAddr(), &rdma.ListenOptions{Options: rdma.Options{TLS: server, Trace: unknown},
 			Refused: func(_ netip.AddrPort, err error) { refused <- err }}))(t)
 	})
 	ctx, cancel := context.WithCancel(limit(t))
@@ -107,7 +113,7 @@ func testTLSRefused(t *testing.T, server, client *tls.Config, atClient, atServer
 		return err
 	})
 	p.onClient(func() {
-		c, err := rdma.Dial(ctx, p.addr(l), &rdma.Options{TLS: client})
+		c, err := rdma.Dial(ctx, p.addr(l), &rdma.Options{TLS: client, Trace: unknown})
 		if c != nil {
 			check(t, c.Close())
 		}
@@ -122,6 +128,42 @@ func testTLSRefused(t *testing.T, server, client *tls.Config, atClient, atServer
 	cancel()
 	isError(t, within(t, accepted, "Accept"), context.Canceled)
 	check(t, l.Close())
+}
+
+// TestTLSTimeout checks that a client whose server is too slow, or ends, may try again.
+func TestTLSTimeout(t *testing.T) {
+	for _, timeout := range []time.Duration{200 * time.Millisecond, time.Hour} {
+		p := machines(t)
+		server, client := configs(t)
+		begun := make(chan bool, 1)
+		server.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			begun <- true
+			<-h.Context().Done()
+			return nil, context.Cause(h.Context())
+		}
+		var l *rdma.Listener
+		p.onServer(func() {
+			l = must(rdma.Listen(p.listenAddr(), &rdma.ListenOptions{Options: rdma.Options{TLS: server},
+				HandshakeTimeout: timeout}))(t)
+		})
+		var dialed <-chan error
+		p.onClient(func() {
+			dialed = background(func() error {
+				_, err := rdma.Dial(limit(t), p.addr(l), &rdma.Options{TLS: client})
+				return err
+			})
+		})
+		if timeout == time.Hour {
+			<-begun
+			check(t, l.Close())
+		}
+		err := within(t, dialed, "Dial") // ErrRejected if the time has passed before the handshake of TLS
+		if !errors.Is(err, rdma.ErrDisconnected) && !errors.Is(err, cm.ErrRejected) ||
+			errors.Is(err, rdma.ErrUnauthenticated) {
+			t.Errorf("within %v: %v", timeout, err)
+		}
+		check(t, l.Close())
+	}
 }
 
 // TestTLSOptions checks the errors of options of TLS.
