@@ -62,7 +62,7 @@ var (
 	ErrVersion = newSentinel("cm: the peer speaks other versions of the protocol", unix.EPROTONOSUPPORT)
 	// ErrUnauthenticated means that one of the two sides has not proved to the other who it
 	// is. The error of a client whose server has refused it also matches ErrRejected.
-	ErrUnauthenticated = newSentinel("cm: a side has not proved who it is", unix.EACCES)
+	ErrUnauthenticated = newSentinel("cm: a side has not proved its identity", unix.EACCES)
 	// ErrProtocol means that the peer's program speaks another protocol. The error of a
 	// client whose server has refused it also matches ErrRejected.
 	ErrProtocol = newSentinel("cm: the peer does not follow the protocol", unix.EPROTO)

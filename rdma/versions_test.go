@@ -75,7 +75,7 @@ func TestFinalRefusals(t *testing.T) {
 			"the client speaks version 1, the server versions 2 to 9: update the client"},
 		{"refused because of the versions", nil, versions{1, 1}.fromLater(), ErrVersion,
 			"the client speaks version 1, the server versions 2 to 9: update the client"},
-		{"refused without proof", nil, ErrUnauthenticated, ErrUnauthenticated, "a side has not proved who it is"},
+		{"refused without proof", nil, ErrUnauthenticated, ErrUnauthenticated, "a side has not proved its identity"},
 		{"another protocol", []byte("another"), nil, ErrProtocol, "both sides have to use package rdma"},
 		{"refused by another protocol", nil, ErrProtocol, ErrProtocol, "the peer does not follow the protocol"},
 	} {
