@@ -177,7 +177,6 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 	defer c.unlock()
 	for {
 		if err := k.err; err != nil {
-			c.drop(k.m)
 			c.freeCall(k)
 			return Message{}, err
 		}
@@ -293,6 +292,8 @@ func (c *Conn) repliedError(e *CallError, m Message) error {
 	}
 	if k := c.calls.all[m.number]; k.replied { // otherwise no caller waits
 		k.err = e
+		c.drop(k.m) // the error is a copy
+		k.m = Message{}
 	}
 	return nil
 }
@@ -319,6 +320,8 @@ var errNotCalled = fmt.Errorf("%w: a reply to no call", ErrProtocol)
 func (c *Conn) drop(m Message) {
 	large := m.large
 	switch {
+	case large == nil && m.Buffer.m == nil: // see repliedError
+		return
 	case large == nil && m.Buffer.m.pool != nil: // see moveReply
 		c.pool.put(m.Buffer.m)
 	case large == nil:
