@@ -17,12 +17,23 @@ func (c *Conn) firstRead() int {
 	return c.firstArrived(func(m *Message) bool { return m.large == nil || m.large.done })
 }
 
-// firstUnread returns the first message that can be read now, or -1.
+// firstUnread returns the first message that can be read now, or -1. Up to Options.Offers messages are read before
+// handlers begin with them.
 func (c *Conn) firstUnread() int {
-	if c.err != nil || c.room() <= 0 || c.fetches >= c.options.Offers {
+	if c.err != nil || c.closing || c.room() <= 0 || c.fetches >= c.options.Offers || c.readEarly() >= c.options.Offers {
 		return -1
 	}
 	return c.firstArrived(func(m *Message) bool { return m.large != nil && !m.large.begun() })
+}
+
+// readEarly returns how many long messages that have arrived are read, or being read.
+func (c *Conn) readEarly() (n int) {
+	for i := range c.count {
+		if in := c.arrived[(c.first+i)%len(c.arrived)].large; in != nil && in.begun() {
+			n++
+		}
+	}
+	return n
 }
 
 // takeArrived removes message i of those that have arrived.
@@ -54,7 +65,7 @@ func (c *Conn) handleReady() bool {
 	case c.draining:
 		return c.handlers == 0 || c.firstRefused() >= 0
 	}
-	return c.handlers < c.maxHandlers && !c.closing && (c.firstRead() >= 0 || c.firstUnread() >= 0)
+	return !c.closing && c.handlers < c.maxHandlers && c.firstRead() >= 0 || c.firstUnread() >= 0
 }
 
 // errUnavailable is the error of calls whose handlers do not begin.

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -55,7 +56,8 @@ func Handle(h Handler, o *HandleOptions) func(ctx context.Context, c *Conn) erro
 // Handle receives messages and calls h for each, up to HandleOptions.MaxHandlers at the same time. It replies to calls
 // as their handlers return. A request longer than Options.EagerSize does not delay shorter ones that come after it. If
 // h panics, the caller gets a [*CallError] with [CodeInternal], the panic is logged with its stack to Options.Logger,
-// or without it to slog.Default, at level error, and the connection goes on.
+// or without it to slog.Default, at level error, and the connection goes on. h is not called for a call that its caller
+// has canceled, or whose deadline has passed, before a handler could begin.
 //
 // Handle returns when all handlers have returned: nil if the peer has closed the connection or after
 // [Listener.Shutdown], and otherwise the error of [Conn.Recv]. It returns [uverbs.ErrInvalid] for options out of range,
@@ -65,7 +67,7 @@ func (c *Conn) Handle(ctx context.Context, h Handler, o *HandleOptions) error {
 	if o != nil && o.MaxHandlers != 0 {
 		limit = o.MaxHandlers
 	}
-	s := &handling{c: c, handler: h}
+	s := &handling{c: c, handler: h, freed: make(chan struct{}, 1)}
 	if err := s.begin(limit); err != nil {
 		return c.opError("handle calls of", err)
 	}
@@ -93,6 +95,7 @@ type handling struct {
 	c       *Conn
 	handler Handler
 	running sync.WaitGroup // goroutines
+	freed   chan struct{}  // has room for one: a handler has returned
 }
 
 func (s *handling) begin(limit int) error {
@@ -106,7 +109,6 @@ func (s *handling) begin(limit int) error {
 		return fmt.Errorf("%w: another call of Handle has not returned", uverbs.ErrBusy)
 	}
 	c.handles = handles{maxHandlers: limit}
-	c.freed.L = &c.mu
 	return nil
 }
 
@@ -123,45 +125,85 @@ func (s *handling) next(ctx context.Context) (Message, error) {
 	c.mu.Lock()
 	defer c.unlock()
 	for {
-		full := c.handlers >= c.maxHandlers
-		i := c.firstRead()
-		switch {
-		case c.closing:
-			return Message{}, c.receiveError()
-		case c.unreadable != nil:
-			return Message{}, c.opError("receive from", c.unreadable)
-		case c.draining:
-			if m, ok := c.takeRefused(); ok {
-				c.handlers++
-				return m, nil
-			}
-			if c.handlers == 0 || c.usable() != nil {
-				return Message{}, ErrShutdown
-			}
-		case i >= 0 && !full:
-			c.handlers++
-			return c.deliver(c.takeArrived(i)), nil
-		case i >= 0 && c.err != nil:
-			c.freed.Wait() // nothing completes any more
-			continue
-		case i < 0:
-			if err := c.receiveError(); err != nil {
-				return Message{}, err
-			}
-			if !full && s.readNext(ctx) {
-				continue
-			}
+		if err := s.ended(ctx); err != nil {
+			return Message{}, err
 		}
-		if err := c.step(ctx, needHandle, nil); err != nil {
+		if s.readNext(ctx) {
+			continue // which may have released the lock
+		}
+		if m, ok := s.take(); ok {
+			c.handlers++
+			return m, nil
+		}
+		var err error
+		if c.err != nil {
+			err = s.awaitHandler(ctx)
+		} else {
+			err = c.step(ctx, needHandle, nil)
+		}
+		if err != nil {
 			return Message{}, c.opError("receive from", err)
 		}
 	}
 }
 
-// readNext begins to read the first message of which no READ has begun. A goroutine does it if memory is to be
-// registered. It reports whether there was one.
+// ended returns why no more messages are handled, or nil.
+func (s *handling) ended(ctx context.Context) error {
+	c := s.c
+	switch {
+	case c.closing:
+		return c.receiveError()
+	case c.unreadable != nil:
+		return c.opError("receive from", c.unreadable)
+	case c.draining:
+		if c.usable() != nil || c.handlers == 0 && c.firstRefused() < 0 {
+			return ErrShutdown
+		}
+	case c.firstRead() < 0:
+		if err := c.receiveError(); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return c.opError("receive from", ctxerr.Of(ctx))
+	}
+	return nil
+}
+
+// take removes a message that can be handled now, and reports whether there is one.
+func (s *handling) take() (m Message, ok bool) {
+	c := s.c
+	if c.draining {
+		return c.takeRefused()
+	}
+	i := c.firstRead()
+	if i < 0 || c.handlers >= c.maxHandlers {
+		return m, false
+	}
+	return c.deliver(c.takeArrived(i)), true
+}
+
+// awaitHandler waits until a handler has returned, when the connection has ended and nothing completes any more. It
+// returns the error of ctx if that ends first.
+func (s *handling) awaitHandler(ctx context.Context) error {
+	s.c.unlock()
+	defer s.c.mu.Lock()
+	select {
+	case <-s.freed:
+		return nil
+	case <-ctx.Done():
+		return ctxerr.Of(ctx)
+	}
+}
+
+// readNext begins to read the first message of which no READ has begun, also while as many handlers run as may: shorter
+// messages would always be complete before it. A goroutine does it if memory is to be registered. It reports whether
+// there was one.
 func (s *handling) readNext(ctx context.Context) bool {
 	c := s.c
+	if c.draining {
+		return false
+	}
 	i := c.firstUnread()
 	if i < 0 {
 		return false
@@ -176,8 +218,8 @@ func (s *handling) readNext(ctx context.Context) bool {
 	return true
 }
 
-// fetch begins to read a message for which memory is to be registered. If that fails, the message is dropped, and its
-// caller gets the error.
+// fetch begins to read a message for which memory is to be registered. If that fails, a call is dropped, and its caller
+// gets the error, unless the peer has closed the connection. For another message, Handle returns the error.
 func (s *handling) fetch(ctx context.Context, in *incoming) {
 	c := s.c
 	defer s.fetched()
@@ -187,17 +229,17 @@ func (s *handling) fetch(ctx context.Context, in *incoming) {
 	if !in.begun() && c.err == nil && !c.closing && c.room() > 0 {
 		err = c.fetch(ctx, in)
 	}
-	if err == nil || ctx.Err() != nil || c.usable() != nil {
+	if err == nil || ctx.Err() != nil || c.err != nil || c.closing {
+		c.unlock()
+		return
+	}
+	if in.offer.kind != kindCall {
+		c.unreadable = err
 		c.unlock()
 		return
 	}
 	m := c.takeArrived(c.firstArrived(func(m *Message) bool { return m.large == in }))
 	c.discard(m)
-	if m.kind != kindCall {
-		c.unreadable = err
-		c.unlock()
-		return
-	}
 	c.unlock()
 	s.replyError(ctx, m, &CallError{CodeResourceExhausted, err.Error()})
 }
@@ -215,6 +257,12 @@ func (s *handling) run(ctx context.Context, m Message) {
 	x.watched.Store(true) // Handle waits
 	defer s.c.endContext(x, errReturned)
 	defer m.releaseRest()
+	if m.IsCall() && x.Context.Err() != nil { // its caller does not wait any more
+		if cause := context.Cause(x.Context); cause == errCanceled || cause == errDeadline {
+			s.replyError(ctx, m, cause)
+		}
+		return
+	}
 	var reply []byte
 	err := error(&CallError{CodeInternal, "the handler has ended its goroutine"})
 	defer func() { s.reply(ctx, m, reply, err) }() // also if the handler calls runtime.Goexit
@@ -277,11 +325,13 @@ func (s *handling) refuse(ctx context.Context, m Message) {
 
 // done ends the run of a handler.
 func (s *handling) done() {
-	c := s.c
-	c.mu.Lock()
-	defer c.unlock()
-	c.handlers--
-	c.freed.Signal()
+	s.c.mu.Lock()
+	s.c.handlers--
+	s.c.unlock()
+	select {
+	case s.freed <- struct{}{}:
+	default: // awaitHandler looks at what all have freed
+	}
 }
 
 func (s *handling) logger() *slog.Logger {

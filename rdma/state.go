@@ -230,11 +230,10 @@ type call struct {
 
 // handles are a connection's part for Handle.
 type handles struct {
-	maxHandlers int       // 0 without a call of Handle
-	handlers    int       // that run, and calls that are being refused
-	fetches     int       // goroutines that register memory for messages
-	freed       sync.Cond // a handler has returned
-	unreadable  error     // why a message that is not a call could not be read, or nil
+	maxHandlers int   // 0 without a call of Handle
+	handlers    int   // that run, and calls that are being refused
+	fetches     int   // goroutines that register memory for messages
+	unreadable  error // why a message that is not a call could not be read, or nil
 }
 
 // A callContext is the context of a call of the peer, or of messages.
