@@ -453,7 +453,8 @@ func (m Message) ReplyBuffer(ctx context.Context, b Buffer) error {
 // peer's Options.EagerSize, is left out. See [Message.Reply].
 //
 // A peer whose version of this package does not know errors of calls learns of it by the end of the connection:
-// ReplyError calls [Conn.CloseWithError] with code and text then, and returns the [*CloseError].
+// ReplyError calls [Conn.CloseWithError] with code and text then, and returns the [*CloseError]. If the peer has
+// canceled the call, it gets an empty reply instead, and the connection goes on.
 func (m Message) ReplyError(ctx context.Context, err error) error {
 	switch {
 	case m.c == nil:
@@ -463,18 +464,30 @@ func (m Message) ReplyError(ctx context.Context, err error) error {
 	}
 	e := callErrorOf(err)
 	if !m.c.hasTrailers() {
-		return m.refuse(e)
+		return m.refuse(ctx, e)
 	}
 	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.remote.eager), nil) })
 }
 
-// refuse closes the connection with the error of a call.
-func (m Message) refuse(e *CallError) error {
-	if m.kind != kindCall {
-		return m.c.opError("reply to", ErrNotCall)
+// refuse closes the connection with the error of a call, unless the peer has canceled the call: then it does not look
+// at the reply.
+func (m Message) refuse(ctx context.Context, e *CallError) error {
+	c := m.c
+	wants, canceled := false, false
+	if m.kind == kindCall {
+		c.mu.Lock()
+		a := &c.calls.asked[m.number]
+		wants, canceled = a.serial == m.serial, a.canceled
+		c.unlock()
 	}
-	err := m.c.CloseWithError(uint64(e.Code), e.Text)
-	return m.c.opError("reply to", errors.Join(m.c.Err(), err))
+	switch {
+	case !wants:
+		return c.opError("reply to", ErrNotCall)
+	case canceled:
+		return m.Reply(ctx, nil)
+	}
+	err := c.CloseWithError(uint64(e.Code), e.Text)
+	return c.opError("reply to", errors.Join(c.Err(), err))
 }
 
 func (m Message) sendReply(send func() error) error {
