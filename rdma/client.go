@@ -28,8 +28,8 @@ type ClientOptions[S any] struct {
 	// asked more often than one that does not run.
 	MinBackoff, MaxBackoff time.Duration
 	// Setup is called for each new connection. It returns what belongs to the connection, such as the tokens that
-	// the server sends first. An error that means that the connection has ended leads to another attempt, and any
-	// other is returned to the caller.
+	// the server sends first. An error that means that the connection has ended, or that the server is shutting down
+	// (see Client.Do), leads to another attempt, and any other is returned to the caller.
 	Setup func(ctx context.Context, c *Conn) (S, error)
 }
 
@@ -252,8 +252,12 @@ func isFinal(err error) bool {
 
 // mayPass reports whether another attempt may succeed after err.
 func mayPass(err error) bool {
-	if isFinal(err) {
+	var refused *CallError // of a call in Setup
+	switch {
+	case isFinal(err):
 		return false
+	case errors.As(err, &refused): // which may match an error of a context
+		return isUnavailable(err)
 	}
 	for _, e := range []error{cm.ErrRejected, cm.ErrUnreachable, cm.ErrTimeout, ErrDisconnected, context.DeadlineExceeded,
 		context.Canceled} {
