@@ -78,6 +78,13 @@ func (c *Conn) drain() {
 	c.draining = true
 }
 
+// isDraining reports whether drain was called.
+func (c *Conn) isDraining() bool {
+	c.mu.Lock()
+	defer c.unlock()
+	return c.draining
+}
+
 // firstRefused returns the index of the first call that can be refused, or -1. A peer that does not know errors of
 // calls learns of the end of the connection only.
 func (c *Conn) firstRefused() int {

@@ -108,7 +108,7 @@ func (s *handling) begin(limit int) error {
 	if c.maxHandlers > 0 {
 		return fmt.Errorf("%w: another call of Handle has not returned", uverbs.ErrBusy)
 	}
-	c.handles = handles{maxHandlers: limit}
+	c.handles = handles{used: true, maxHandlers: limit}
 	return nil
 }
 

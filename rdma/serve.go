@@ -23,6 +23,7 @@ import (
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
+	defer l.served.accept()()
 	for {
 		c, err := l.Accept(ctx)
 		switch {
@@ -41,17 +42,17 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 			l.warn("rdma: accept", err)
 			continue
 		}
+		if l.served.add(c) {
+			c.drain()
+		}
 		handlers.Go(func() { l.serve(ctx, c, handle) })
 	}
 }
 
-// serve calls a handler and closes its connection.
+// serve calls a handler, and closes and removes its connection.
 func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.Context, c *Conn) error) {
 	var err error
 	returned := false
-	if l.served.add(c) {
-		c.drain()
-	}
 	defer l.served.remove(c)
 	defer func() {
 		if p := recover(); p != nil {
@@ -61,7 +62,7 @@ func (l *Listener) serve(ctx context.Context, c *Conn, handle func(ctx context.C
 		if !returned {
 			c.abort()
 		}
-		if ctx.Err() != nil || errors.Is(err, ErrShutdown) {
+		if ctx.Err() != nil || errors.Is(err, ErrShutdown) || errors.Is(err, net.ErrClosed) && c.isDraining() {
 			err = nil // ctx or Shutdown ends handlers
 		}
 		if err = errors.Join(err, c.refuseAll(ctx), c.Close()); err != nil {

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"context"
 	"maps"
 	"sync"
 )
@@ -8,8 +9,26 @@ import (
 // served are the connections of Serve.
 type served struct {
 	mu    sync.Mutex
-	conns map[*Conn]chan struct{} // with what is closed when Serve has closed it
-	drain bool                    // Shutdown was called
+	loops map[chan struct{}]struct{} // closed when a Serve accepts no more
+	conns map[*Conn]chan struct{}    // with what is closed when Serve has closed it
+	drain bool                       // Shutdown was called
+}
+
+// accept records that a Serve accepts connections until it calls end.
+func (s *served) accept() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loops == nil {
+		s.loops = map[chan struct{}]struct{}{}
+	}
+	loop := make(chan struct{})
+	s.loops[loop] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		close(loop)
+		delete(s.loops, loop)
+	}
 }
 
 // add adds a connection. The caller calls remove, and drains it if add returns true.
@@ -30,10 +49,20 @@ func (s *served) remove(c *Conn) {
 	delete(s.conns, c)
 }
 
-// all returns the connections. Further ones are drained.
-func (s *served) all() map[*Conn]chan struct{} {
+// all waits until no Serve accepts any more, or ctx ends, and returns the connections. Further ones are drained. The
+// listener is closed.
+func (s *served) all(ctx context.Context) map[*Conn]chan struct{} {
+	s.mu.Lock()
+	s.drain = true
+	loops := maps.Clone(s.loops)
+	s.mu.Unlock()
+	for loop := range loops {
+		select {
+		case <-loop:
+		case <-ctx.Done():
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drain = true
 	return maps.Clone(s.conns)
 }

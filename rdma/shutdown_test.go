@@ -1,10 +1,14 @@
 package rdma_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 // A drained is a server whose handler of "wait" runs until it may end.
 type drained struct {
 	*pair
+	options *rdma.Options
 	l       *rdma.Listener
 	began   chan context.Context
 	release chan struct{}
@@ -30,7 +35,7 @@ func draining(t *testing.T, serve func(h rdma.Handler) func(context.Context, *rd
 
 func (d *drained) start(t *testing.T, serve func(h rdma.Handler) func(context.Context, *rdma.Conn) error) {
 	t.Helper()
-	d.l = d.listen(t, nil)
+	d.l = d.listen(t, d.options)
 	ctx := limit(t)
 	d.onServer(func() {
 		d.served = background(func() error { return d.l.Serve(ctx, serve(d.handle)) })
@@ -99,9 +104,13 @@ func TestListenerShutdown(t *testing.T) {
 	check(t, idle.Close())
 }
 
-// TestListenerShutdownTime checks that the connection of a handler that does not return in time is closed.
+// TestListenerShutdownTime checks that the connection of a handler that does not return in time is closed, of which
+// Serve does not warn.
 func TestListenerShutdownTime(t *testing.T) {
-	d := draining(t, handleAll)
+	var text bytes.Buffer
+	d := &drained{pair: machines(t), began: make(chan context.Context, 1), release: make(chan struct{})}
+	d.options = &rdma.Options{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+	d.start(t, handleAll)
 	ctx := limit(t)
 	var c *rdma.Conn
 	d.onClient(func() { c = must(rdma.Dial(ctx, d.addr(d.l), nil))(t) })
@@ -118,6 +127,69 @@ func TestListenerShutdownTime(t *testing.T) {
 	isError(t, within(t, waits, "Call"), rdma.ErrDisconnected)
 	check(t, within(t, d.served, "Serve"))
 	check(t, d.l.Shutdown(ctx))
+	mayLose(t, c.Close())
+	if strings.Contains(text.String(), net.ErrClosed.Error()) {
+		t.Errorf("the log is %s", &text)
+	}
+}
+
+// TestListenerShutdownIdle checks that connections without calls are no handlers in progress when ctx ends.
+func TestListenerShutdownIdle(t *testing.T) {
+	d := draining(t, handleAll)
+	ctx, cancel := context.WithCancel(limit(t))
+	var conns []*rdma.Conn
+	d.onClient(func() {
+		for range 8 {
+			conns = append(conns, must(rdma.Dial(ctx, d.addr(d.l), nil))(t))
+		}
+	})
+	for _, c := range conns {
+		check(t, echoed(ctx, c, "x"))
+	}
+	cancel()
+	err := d.l.Shutdown(ctx)
+	mayLose(t, err) // it does not wait until the replies are acknowledged
+	if err != nil && strings.Contains(err.Error(), "in progress") {
+		t.Errorf("Shutdown returns %v", err)
+	}
+	check(t, within(t, d.served, "Serve"))
+	for _, c := range conns {
+		mayLose(t, c.Close())
+	}
+}
+
+// TestListenerShutdownAccepts checks that Shutdown waits for a connection that Accept is about to return to Serve.
+func TestListenerShutdownAccepts(t *testing.T) {
+	p := machines(t)
+	ctx := limit(t)
+	accepted, goOn, began := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var returned atomic.Bool
+	o := &rdma.Options{Trace: &rdma.Trace{Connected: func(*rdma.Conn) { close(accepted); <-goOn }}}
+	l := p.listen(t, o)
+	served := background(func() error {
+		return l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
+			close(began)
+			_, err := c.Recv(ctx)
+			returned.Store(true)
+			return err
+		})
+	})
+	var c *rdma.Conn
+	p.onClient(func() { c = must(rdma.Dial(ctx, p.addr(l), nil))(t) })
+	<-accepted
+	closed := background(func() error { _, err := l.Accept(ctx); return err })
+	down := background(func() error {
+		err := l.Shutdown(ctx)
+		if !returned.Load() {
+			t.Error("Shutdown returns before the connection is served")
+		}
+		return err
+	})
+	isError(t, within(t, closed, "Accept"), net.ErrClosed)
+	close(goOn)
+	<-began
+	check(t, within(t, down, "Shutdown"))
+	check(t, within(t, served, "Serve"))
 	mayLose(t, c.Close())
 }
 

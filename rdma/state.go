@@ -230,6 +230,7 @@ type call struct {
 
 // handles are a connection's part for Handle.
 type handles struct {
+	used        bool  // Handle was called
 	maxHandlers int   // 0 without a call of Handle
 	handlers    int   // that run, and calls that are being refused
 	fetches     int   // goroutines that register memory for messages
