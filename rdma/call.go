@@ -437,7 +437,8 @@ func (m Message) IsCall() bool { return m.kind == kindCall }
 
 // Reply replies to a call, once, before or after Release. Calls may be replied to in any order. Reply
 // returns [ErrNotCall] if the message is not a call or has had its reply, and the errors of [Conn.Send]; after
-// those it may be called again.
+// those it may be called again. If the peer accepts no reply for two minutes, the connection ends with
+// [ErrReplyTimeout].
 func (m Message) Reply(ctx context.Context, b []byte) error {
 	return m.sendReply(func() error { return m.c.send(ctx, kindReply, m.number, b, nil) })
 }

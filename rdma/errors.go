@@ -65,6 +65,9 @@ var (
 		"it in the request")
 	// ErrShutdown means that the connection is one of a listener that is shutting down: see [Listener.Shutdown].
 	ErrShutdown = errors.New("rdma: the listener is shutting down")
+	// ErrReplyTimeout means that the connection has ended because the peer has accepted no reply for two minutes. No call
+	// of its program waits, such as Recv or Call, or it has not read the long replies before.
+	ErrReplyTimeout = errors.New("rdma: the peer has accepted no reply for two minutes")
 	// ErrNotCall means that a message does not want a reply, or has had one.
 	ErrNotCall = errors.New("rdma: the message does not want a reply, or has had one")
 )

@@ -246,3 +246,29 @@ func TestHandleReadsWhileFull(t *testing.T) {
 	closeAll(t, c, s)
 	<-handled
 }
+
+// TestHandleNoReplies checks that the connection ends if a peer makes calls and accepts no replies, by
+// Options.IdleTimeout also earlier.
+func TestHandleNoReplies(t *testing.T) {
+	for _, idle := range []time.Duration{0, 20 * time.Millisecond} {
+		c, h := hostilePair(t, &Options{IdleTimeout: idle}, honestHello())
+		if idle == 0 {
+			c.mu.Lock()
+			c.calls.replyPatience = 20 * time.Millisecond
+			c.unlock()
+		}
+		handled := handledBy(h.ctx, c, func(context.Context, *Request) ([]byte, error) { return nil, nil }, 4)
+		for i := range 4 {
+			h.call(i, 0)
+		}
+		err := <-handled
+		var reason *CloseError
+		switch {
+		case idle > 0 && (!errors.As(err, &reason) || reason.Code != CodeIdle):
+			t.Errorf("Handle returns %v", err)
+		case idle == 0 && (!errors.Is(err, ErrReplyTimeout) || !errors.Is(err, ErrDisconnected) ||
+			errors.Is(err, context.DeadlineExceeded)):
+			t.Errorf("Handle returns %v", err)
+		}
+	}
+}

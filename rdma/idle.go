@@ -44,8 +44,12 @@ func (c *Conn) isIdle(d time.Duration) bool {
 	return false
 }
 
-// peerWaits reports whether the program has messages of the peer, or calls to which it has not replied.
+// peerWaits reports whether the program has messages of the peer, or calls to which it has not replied, and no reply
+// waits for the peer.
 func (c *Conn) peerWaits() bool {
+	if c.calls.replying > 0 {
+		return false
+	}
 	f := &c.messages
 	return f.granted+f.owed < f.receives || c.callsIn() > 0
 }

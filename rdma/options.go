@@ -50,8 +50,8 @@ type Options struct {
 	// time; it may take twice as long. By default, and if it is negative, there is none. What the peer reads and writes by
 	// one-sided operations does not count, since its device does it alone, nor does reading a long message of this
 	// side. While the program has messages that it has not released, or calls to which it has not replied, the peer
-	// waits for this side, and the connection is not closed. Calls of both sides return a [*CloseError] with
-	// [CodeIdle].
+	// waits for this side, and the connection is not closed, unless the peer accepts no replies. Calls of both sides
+	// return a [*CloseError] with [CodeIdle].
 	IdleTimeout time.Duration
 	// Linger is how long Close waits until the peer has received what was sent: 5 seconds by default,
 	// negative for not at all. If it passes before, Close returns [ErrUndelivered].

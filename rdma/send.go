@@ -289,6 +289,13 @@ func (c *Conn) lockToSend(ctx context.Context, k kind) error {
 // waitToSend waits until a call with a need can go on. The caller holds c.mu, and not any more if waitToSend returns an
 // error.
 func (c *Conn) waitToSend(ctx context.Context, need int) error {
+	if need == needReply || need == needReplyOffer {
+		return c.waitToReply(ctx, need)
+	}
+	return c.waitFor(ctx, need)
+}
+
+func (c *Conn) waitFor(ctx context.Context, need int) error {
 	since, turn := time.Now(), c.nextTurn()
 	for {
 		err := c.usable()
@@ -309,6 +316,30 @@ func (c *Conn) waitToSend(ctx context.Context, need int) error {
 			return err
 		}
 	}
+}
+
+// replyPatience is how long a reply waits for a peer that accepts none. A peer with this package accepts replies while
+// any call of it waits, whatever its program releases: see flow.go. A long reply also waits until the peer has read
+// those before.
+const replyPatience = 2 * time.Minute
+
+// waitToReply is waitToSend for a reply. If the peer accepts none for replyPatience, waitToReply ends the connection.
+func (c *Conn) waitToReply(ctx context.Context, need int) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, c.calls.replyPatience, ErrReplyTimeout)
+	defer cancel()
+	c.calls.replying++
+	err := c.waitFor(bounded, need)
+	if err == nil {
+		c.calls.replying--
+		return nil
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	c.calls.replying--
+	if errors.Is(err, ErrReplyTimeout) && c.err == nil {
+		return c.refused(ErrReplyTimeout)
+	}
+	return err
 }
 
 // blocked adds to the error of a call with a need what it has waited for, if that is the peer's program.

@@ -22,7 +22,8 @@ import (
 // When ctx ends first, Shutdown closes the connections that are left, which ends the contexts of their handlers. It
 // does not wait for these handlers; Serve does. If handlers were in progress, it returns an error that matches
 // context.Cause(ctx), and otherwise that of [Listener.Close]. Without a deadline of ctx, it waits as long as handlers
-// run. Connections that the program has accepted by Accept are not ended.
+// run, and for two minutes if a peer accepts no replies: [ErrReplyTimeout]. Connections that the program has accepted
+// by Accept are not ended.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	err := l.Close()
 	conns := l.served.all(ctx)

@@ -198,6 +198,9 @@ type calls struct {
 	pending int     // calls that the peer has not replied to
 	asked   []asked // calls of the peer, by number
 	serial  uint32
+
+	replying      int           // replies that wait for the peer
+	replyPatience time.Duration // see replyPatience
 }
 
 // An asked is the last call of the peer with a number.

@@ -54,7 +54,7 @@ func needsCredit(need int) bool { return need >= needSend && need <= needReplyOf
 func (c *Conn) initWaits() {
 	w := &c.waiters
 	w.Lock, w.Unlock, w.Poll, w.Handle, w.Ready = c.mu.Lock, c.unlock, c.pollWait, c.handlePoll, c.ready
-	c.leaderDone.L = &c.mu
+	c.leaderDone.L, c.calls.replyPatience = &c.mu, replyPatience
 }
 
 // unlock releases c.mu at the end of a call, or before it waits.
