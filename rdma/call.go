@@ -40,7 +40,7 @@ func (c *Conn) call(ctx context.Context, n int, copied bool,
 	send func(k kind, number int, t []byte) error) (Message, error) {
 	k, err := c.newCall(ctx)
 	if err == nil {
-		if err = c.sendCall(ctx, k.number, n, copied, send); err != nil {
+		if err = c.sendCall(ctx, k, n, copied, send); err != nil {
 			c.mu.Lock()
 			c.unsent(k)
 			c.unlock()
@@ -57,17 +57,16 @@ func (c *Conn) call(ctx context.Context, n int, copied bool,
 }
 
 // sendCall sends a call, with a trailer if it has a deadline or metadata.
-func (c *Conn) sendCall(ctx context.Context, number, n int, copied bool,
+func (c *Conn) sendCall(ctx context.Context, k *call, n int, copied bool,
 	send func(k kind, number int, t []byte) error) error {
 	t, err := c.trailer(ctx, n, copied)
 	switch {
 	case err != nil:
 		return err
 	case t.size() == 0:
-		return send(kindCall, number, nil)
+		return send(kindCall, k.number, nil)
 	}
-	var room [timeoutLen + trailerLen]byte // metadata needs more
-	return send(kindCallTrailer, number, t.appendTo(room[:0]))
+	return send(kindCallTrailer, k.number, t.appendTo(k.trailer[:0]))
 }
 
 // trailer returns the trailer of a call with a body of n bytes. A deadline is left out if the peer does not know it, or
@@ -362,12 +361,12 @@ func (c *Conn) ask(number int) (uint32, error) {
 func (c *Conn) hasTrailers() bool { return c.remote.features&featureTrailers != 0 }
 
 // readTerms returns the body of a call, and the terms in the trailer behind it.
-func readTerms(b []byte) (body []byte, t *terms, err error) {
+func readTerms(b []byte) (body []byte, t terms, err error) {
 	body, read, err := cutTrailer(b)
 	if err != nil {
-		return nil, nil, err
+		return nil, t, err
 	}
-	t = &terms{pairs: bytes.Clone(read.pairs)}
+	t.pairs = bytes.Clone(read.pairs) // nil without any
 	if read.timeout > 0 {
 		t.deadline = time.Now().Add(read.timeout)
 	}
@@ -383,7 +382,7 @@ func (m Message) Metadata() map[string]string {
 	m.c.mu.Lock()
 	defer m.c.unlock()
 	a := &m.c.calls.asked[m.number]
-	if a.serial != m.serial || a.terms == nil {
+	if a.serial != m.serial {
 		return nil
 	}
 	return decodePairs(a.terms.pairs)
@@ -401,7 +400,7 @@ func (c *Conn) reply(m Message) (asked, error) {
 		return asked{}, ErrNotCall
 	}
 	was := *a
-	a.serial, a.ctx, a.terms = 0, nil, nil
+	a.serial, a.ctx, a.terms = 0, nil, terms{}
 	return was, nil
 }
 

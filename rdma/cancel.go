@@ -149,8 +149,8 @@ func (c *Conn) callContext(parent context.Context, m Message) *callContext {
 }
 
 // newContextUntil returns the context of a call, whose caller may have a deadline. The caller holds c.mu.
-func (c *Conn) newContextUntil(parent context.Context, t *terms) *callContext {
-	if t == nil || t.deadline.IsZero() {
+func (c *Conn) newContextUntil(parent context.Context, t terms) *callContext {
+	if t.deadline.IsZero() {
 		return c.newContext(parent)
 	}
 	parent, stop := context.WithDeadlineCause(parent, t.deadline, errDeadline)

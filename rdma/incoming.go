@@ -34,7 +34,7 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	if err := c.queue(m); err != nil {
 		return err
 	}
-	if t != nil {
+	if o.kind == kindCall {
 		c.calls.asked[o.number].terms = t
 	}
 	c.prefetch(in)
@@ -43,17 +43,18 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 
 // parseOffered checks an offer, and returns the terms of a call with a trailer. The kind of the offer is that without
 // variant.
-func (c *Conn) parseOffered(b []byte) (o offer, t *terms, err error) {
-	if len(b) > offerLen && c.hasTrailers() {
+func (c *Conn) parseOffered(b []byte) (o offer, t terms, err error) {
+	trailed := len(b) > offerLen && c.hasTrailers()
+	if trailed {
 		if b, t, err = readTerms(b); err != nil {
-			return o, nil, err
+			return o, t, err
 		}
 	}
 	if o, err = parseOffer(b, c.options.MaxMessage); err != nil {
-		return o, nil, err
+		return o, t, err
 	}
-	if (o.kind == kindCallTrailer) != (t != nil) {
-		return o, nil, fmt.Errorf("%w: an offer of a message of kind %d, with a trailer: %v", ErrProtocol, o.kind, t != nil)
+	if (o.kind == kindCallTrailer) != trailed {
+		return o, t, fmt.Errorf("%w: an offer of a message of kind %d, with a trailer: %v", ErrProtocol, o.kind, trailed)
 	}
 	o.kind = o.kind.base()
 	return o, t, nil

@@ -208,7 +208,7 @@ type asked struct {
 	serial   uint32       // 0 after the reply
 	canceled bool         // the peer has sent a cancel, or no call yet
 	ctx      *callContext // or nil
-	terms    *terms       // of a call with a trailer, or nil
+	terms    terms        // zero without a trailer
 }
 
 // terms are what the peer has sent in the trailer of a call.
@@ -227,7 +227,8 @@ type call struct {
 	// canceled is whether the peer is to get a cancel, or has.
 	canceled bool
 	m        Message
-	err      *CallError // in place of m, or nil
+	err      *CallError                    // in place of m, or nil
+	trailer  [timeoutLen + trailerLen]byte // of a call without metadata
 	waiter   *lead.Waiter
 }
 
