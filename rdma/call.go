@@ -374,8 +374,13 @@ func readTerms(b []byte) (body []byte, t terms, err error) {
 }
 
 // Metadata returns what the peer has sent beside a call by [WithMetadata], or nil: if there is none, if the message is
-// not a call, and when it has its reply.
+// not a call, and when it has its reply. A [Handler] has it until it returns: [Request.Metadata].
 func (m Message) Metadata() map[string]string {
+	return decodePairs(m.pairs())
+}
+
+// pairs returns the encoded metadata of a call that has no reply yet, or nil.
+func (m Message) pairs() []byte {
 	if m.kind != kindCall {
 		return nil
 	}
@@ -385,7 +390,7 @@ func (m Message) Metadata() map[string]string {
 	if a.serial != m.serial {
 		return nil
 	}
-	return decodePairs(a.terms.pairs)
+	return a.terms.pairs
 }
 
 // reply marks a call of the peer as replied to. It returns what it was.

@@ -27,10 +27,21 @@ type Handler func(ctx context.Context, r *Request) (reply []byte, err error)
 
 // A Request is a call of a peer, or a message, that a [Handler] handles. Conn.Handle releases it, unless the
 // handler has released or sent it.
-type Request struct{ Message }
+type Request struct {
+	Message
+	pairs []byte // of metadata
+}
 
 // Conn returns the connection, for example for the address of the peer, or to call it.
 func (r *Request) Conn() *Conn { return r.c }
+
+// Metadata is [Message.Metadata], also when the call has its reply.
+func (r *Request) Metadata() map[string]string {
+	if r.pairs == nil {
+		return r.Message.Metadata()
+	}
+	return decodePairs(r.pairs)
+}
 
 type requestKey struct{}
 
@@ -266,7 +277,7 @@ func (s *handling) run(ctx context.Context, m Message) {
 	var reply []byte
 	err := error(&CallError{CodeInternal, "the handler has ended its goroutine"})
 	defer func() { s.reply(ctx, m, reply, err) }() // also if the handler calls runtime.Goexit
-	reply, err = s.call(x, &Request{m})
+	reply, err = s.call(x, &Request{m, m.pairs()})
 }
 
 // call calls the handler. A panic is an error.
