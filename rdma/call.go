@@ -13,8 +13,10 @@ import (
 // Call sends a message and waits for the peer's reply to it: see [Message.Reply]. Other messages of the peer
 // are received by Recv. Up to 1024 calls may wait on a connection; further ones wait for their turn.
 //
-// The peer's handler gets the deadline of ctx, as the time that is left, and what [WithMetadata] has set. If it returns
-// an error, that of Call is a [*CallError], and the connection can be used further.
+// The peer's handler gets the deadline of ctx, as the time that is left, and what [WithMetadata] has set. The deadline
+// is left out if the request fits into the peer's Options.EagerSize and the 13 bytes of the deadline do not. The
+// context of the handler still ends when Call returns. If the handler returns an error, that of Call is a [*CallError],
+// and the connection can be used further.
 //
 // Call returns context.Cause(ctx) if ctx ends first. The peer may have got the call then: the context of its handler
 // ends (see [Message.Context]), and its reply is dropped. As long as the peer does not reply, the call is one of the
@@ -26,7 +28,9 @@ func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
 }
 
 // CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does. It copies those of a short
-// one, which is not longer than Options.EagerSize of the peer, if ctx has a deadline or metadata.
+// one, which is not longer than Options.EagerSize of the peer, if ctx has a deadline or metadata. When the call was
+// sent, the buffer is released, also if CallBuffer then returns an error, such as a [*CallError] or that of ctx.
+// Otherwise it still belongs to the caller. [Buffer.Cap] says which: it is 0 after the release.
 func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
 	n, copied := b.copyable()
 	return c.call(ctx, n, copied, func(k kind, number int, t []byte) error {

@@ -8,26 +8,37 @@ import (
 	"unicode/utf8"
 )
 
-// A Code says what kind of error a handler has returned. The codes are those of gRPC, of which this package sends
-// those below. Programs use gRPC's other ones, or their own from 100 on. 0 is not the code of an error.
+// A Code says what kind of error a handler has returned. The codes below are those of gRPC, without its 16 for callers
+// that have not proved who they are: [CodeUnauthenticated] is that of a connection. Programs use them, or their own
+// from 100 on. 0 is not the code of an error.
 type Code uint32
 
-// Codes that this package sends.
+// The codes of gRPC. Handlers choose them. The package itself sends 1, 2, 4, 8, 13 and 14.
 const (
-	// CodeCanceled is that of context.Canceled.
+	// CodeCanceled is that of context.Canceled, and of a call that was canceled before its handler could begin.
 	CodeCanceled Code = 1
 	// CodeUnknown is that of errors without a code.
-	CodeUnknown Code = 2
-	// CodeDeadlineExceeded is that of context.DeadlineExceeded.
+	CodeUnknown         Code = 2
+	CodeInvalidArgument Code = 3 // the request is wrong, in any state of the server
+	// CodeDeadlineExceeded is that of context.DeadlineExceeded, and of a call whose deadline has passed before its
+	// handler could begin.
 	CodeDeadlineExceeded Code = 4
+	CodeNotFound         Code = 5
+	CodeAlreadyExists    Code = 6
+	CodePermissionDenied Code = 7 // the caller is known, and may not do it
 	// CodeResourceExhausted means that there is no memory for the request, or that the reply is longer than the caller
 	// permits.
-	CodeResourceExhausted Code = 8
+	CodeResourceExhausted  Code = 8
+	CodeFailedPrecondition Code = 9  // not before the state of the server has changed
+	CodeAborted            Code = 10 // for example by another transaction
+	CodeOutOfRange         Code = 11
+	CodeUnimplemented      Code = 12
 	// CodeInternal means that the handler has panicked.
 	CodeInternal Code = 13
 	// CodeUnavailable means that the handler has not begun, because of [Listener.Shutdown]. [Client.Retry] calls again
 	// on another connection, also if a handler has returned this code.
 	CodeUnavailable Code = 14
+	CodeDataLoss    Code = 15
 )
 
 // A CallError is the error of a call whose handler has returned an error. [Conn.Call] and [Conn.CallBuffer] return it
@@ -40,7 +51,7 @@ type CallError struct {
 
 // Error implements error.
 func (e *CallError) Error() string {
-	return fmt.Sprintf("rdma: the handler has returned code %d: %s", e.Code, e.Text)
+	return fmt.Sprintf("rdma: the server has returned code %d: %s", e.Code, e.Text)
 }
 
 // Is matches the errors of contexts.

@@ -58,7 +58,7 @@ func TestHandleErrors(t *testing.T) {
 	}, nil)
 	for name, want := range map[string]rdma.CallError{
 		"own":      {Code: 105, Text: "no such key"},
-		"wrapped":  {Code: 5, Text: "get: rdma: the handler has returned code 5: no such key"},
+		"wrapped":  {Code: 5, Text: "get: rdma: the server has returned code 5: no such key"},
 		"general":  {Code: rdma.CodeUnknown, Text: io.ErrNoProgress.Error()},
 		"deadline": {Code: rdma.CodeDeadlineExceeded, Text: "context deadline exceeded"},
 		"canceled": {Code: rdma.CodeCanceled, Text: "stopped: context canceled"},

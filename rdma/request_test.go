@@ -29,3 +29,29 @@ func TestMetadataAfterReply(t *testing.T) {
 	check(t, p.client.Close())
 	check(t, within(t, served, "Handle"))
 }
+
+// TestCallBufferOwner checks to whom the buffer of a call that returns an error belongs.
+func TestCallBufferOwner(t *testing.T) {
+	p, served := handled(t, nil, func(context.Context, *rdma.Request) ([]byte, error) {
+		return nil, &rdma.CallError{Code: rdma.CodeNotFound, Text: "no"}
+	}, nil)
+	for _, n := range []int{0, 10, 5000} {
+		b := must(p.client.Alloc(n))(t)
+		_, err := p.client.CallBuffer(limit(t), b)
+		isCallError(t, err, rdma.CodeNotFound, "no")
+		if b.Cap() != 0 {
+			t.Errorf("%d bytes: the buffer of a call that was sent is not released", n)
+		}
+	}
+	b := must(p.client.Alloc(10))(t)
+	ctx, cancel := context.WithCancel(limit(t))
+	cancel()
+	_, err := p.client.CallBuffer(ctx, b)
+	isError(t, err, context.Canceled)
+	if b.Cap() == 0 {
+		t.Error("the buffer of a call that was not sent is released")
+	}
+	b.Release()
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+}

@@ -9,15 +9,12 @@ import (
 	"github.com/goverbs/goverbs/rdma"
 )
 
-// NotFound is the code of an error, as in gRPC.
-const NotFound rdma.Code = 5
-
 // ServeUsers looks users up until ctx ends. Then the calls in progress may finish, for up to ten seconds.
 func ServeUsers(ctx context.Context, l *rdma.Listener, users map[string]string) error {
 	find := func(ctx context.Context, r *rdma.Request) (reply []byte, err error) {
 		user, ok := users[string(r.Bytes())]
 		if !ok {
-			return nil, &rdma.CallError{Code: NotFound, Text: "no such user"}
+			return nil, &rdma.CallError{Code: rdma.CodeNotFound, Text: "no such user"}
 		}
 		return []byte(user), nil
 	}
@@ -50,7 +47,7 @@ func FindUser(ctx context.Context, c *rdma.Conn, tenant, name string) (user stri
 	defer cancel()
 	m, err := c.Call(ctx, []byte(name))
 	var failed *rdma.CallError
-	if errors.As(err, &failed) && failed.Code == NotFound {
+	if errors.As(err, &failed) && failed.Code == rdma.CodeNotFound {
 		return "", false, nil
 	}
 	if err != nil {
