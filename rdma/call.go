@@ -458,8 +458,9 @@ func (m Message) ReplyBuffer(ctx context.Context, b Buffer) error {
 
 // ReplyError replies to a call with an error, which [Conn.Call] of the peer returns as a [*CallError]. Its code and
 // text are those of err if that is a *CallError; otherwise the text is that of err, and the code that of a *CallError
-// which err wraps, of an error of a context, or [CodeUnknown]. What the text has beyond 1024 bytes, or beyond the
-// peer's Options.EagerSize, is left out. See [Message.Reply].
+// which err wraps, of an error of a context, or [CodeUnknown]. The code of the error of another [Conn.Call] is not
+// passed on: it says something about another server. To pass it on, get the *CallError by errors.As. What the text has
+// beyond 1024 bytes, or beyond the peer's Options.EagerSize, is left out. See [Message.Reply].
 //
 // A peer whose version of this package does not know errors of calls learns of it by the end of the connection:
 // ReplyError calls [Conn.CloseWithError] with code and text then, and returns the [*CloseError]. If the peer has

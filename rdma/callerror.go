@@ -17,7 +17,7 @@ type Code uint32
 const (
 	// CodeCanceled is that of context.Canceled, and of a call that was canceled before its handler could begin.
 	CodeCanceled Code = 1
-	// CodeUnknown is that of errors without a code.
+	// CodeUnknown is that of errors without a code, and of those of calls that the handler has made.
 	CodeUnknown         Code = 2
 	CodeInvalidArgument Code = 3 // the request is wrong, in any state of the server
 	// CodeDeadlineExceeded is that of context.DeadlineExceeded, and of a call whose deadline has passed before its
@@ -65,7 +65,8 @@ func callErrorOf(err error) *CallError {
 	var own *CallError
 	e := &CallError{Code: CodeUnknown, Text: err.Error()}
 	switch {
-	case errors.As(err, &own):
+	case errors.As(err, &own) && isOfCall(err, own): // what another server says of itself, such as CodeUnavailable
+	case own != nil:
 		e.Code = own.Code
 		if err == error(own) {
 			e.Text = own.Text
@@ -79,6 +80,13 @@ func callErrorOf(err error) *CallError {
 		e.Code = CodeUnknown
 	}
 	return e
+}
+
+// isOfCall reports whether e is what Call has returned, in err.
+func isOfCall(err error, e *CallError) bool {
+	var op *Error
+	var of *CallError
+	return errors.As(err, &op) && errors.As(op.Err, &of) && of == e
 }
 
 const (

@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -24,6 +25,31 @@ func TestMetadataAfterReply(t *testing.T) {
 		m.Release()
 		if got := <-after; got != want {
 			t.Errorf("the metadata is %s, want %s", got, want)
+		}
+	}
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
+}
+
+// TestCodePassedOn checks that the code of another server is not that of a handler which has called it, unless the
+// handler returns the CallError itself.
+func TestCodePassedOn(t *testing.T) {
+	of := &rdma.Error{Op: "call", Err: &rdma.CallError{Code: rdma.CodeUnavailable, Text: "backend"}}
+	errs := map[string]error{
+		"returned": of,
+		"joined":   errors.Join(errors.New("ask"), of),
+		"own":      fmt.Errorf("%w: %w", &rdma.CallError{Code: rdma.CodeNotFound, Text: "x"}, of),
+		"itself":   of.Err,
+	}
+	p, served := handled(t, nil, func(_ context.Context, r *rdma.Request) ([]byte, error) {
+		return nil, errs[string(r.Bytes())]
+	}, nil)
+	for name, want := range map[string]rdma.Code{"returned": rdma.CodeUnknown, "joined": rdma.CodeUnknown,
+		"own": rdma.CodeNotFound, "itself": rdma.CodeUnavailable} {
+		_, err := p.client.Call(limit(t), []byte(name))
+		var got *rdma.CallError
+		if !errors.As(err, &got) || got.Code != want {
+			t.Errorf("%s: the error is %v, want code %d", name, err, want)
 		}
 	}
 	check(t, p.client.Close())
