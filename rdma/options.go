@@ -64,10 +64,10 @@ type Options struct {
 	// TLS makes both sides prove who they are when they connect, before Dial or Accept returns and before anything of the
 	// program is sent: by TLS 1.3, and for this connection only. Both sides have to set it. A server sets Certificates;
 	// with ClientCAs and ClientAuth, tls.RequireAndVerifyClientCert, it also requires certificates of clients. A client
-	// sets RootCAs and, to prove who it is, Certificates. The certificate of a server has to have the host that is dialed,
-	// or ServerName. If a side does not trust the other, Dial returns [ErrUnauthenticated] with the cause, and so does
-	// ListenOptions.Refused. TLS does not encrypt what the program sends, reads and writes later: see the guide. By default
-	// there is no proof, and anybody who reaches the port is served. [Conn.TLS] has the certificates.
+	// sets RootCAs and, to prove who it is, Certificates. The certificate of a server has to have the host that is
+	// dialed, or ServerName. If a side does not trust the other, Dial returns [ErrUnauthenticated] with the cause, and so
+	// does ListenOptions.Refused. TLS does not encrypt what the program sends, reads and writes later: see the guide. By
+	// default there is no proof, and anybody who reaches the port is served. [Conn.TLS] has the certificates.
 	TLS *tls.Config
 
 	// Logger receives a record at level debug for each connection that begins or ends, and at level

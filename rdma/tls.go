@@ -58,8 +58,8 @@ func isRejection(err error) bool {
 	return errors.Is(err, ErrUnauthenticated) || errors.Is(err, ErrProtocol)
 }
 
-// rejectPeer ends the connection and sends the reason. After any other error than that of a rejection, such as a timeout,
-// the peer only learns that the connection has ended: it may try again.
+// rejectPeer ends the connection and sends the reason. After any other error than that of a rejection, such as a
+// timeout, the peer only learns that the connection has ended: it may try again.
 func (c *Conn) rejectPeer(ctx context.Context, why error) {
 	c.mu.Lock()
 	if !isRejection(why) {
