@@ -309,7 +309,7 @@ func (s *handling) reply(ctx context.Context, m Message, reply []byte, err error
 		return
 	}
 	err = m.Reply(ctx, reply)
-	if err == nil || errors.Is(err, ErrNotCall) || ctx.Err() != nil || s.c.Err() != nil {
+	if err == nil || errors.Is(err, ErrNotCall) || s.over(ctx) {
 		return // the handler has replied, or next returns why it cannot
 	}
 	var e *Error
@@ -322,10 +322,17 @@ func (s *handling) reply(ctx context.Context, m Message, reply []byte, err error
 // replyError sends an error to the caller.
 func (s *handling) replyError(ctx context.Context, m Message, err error) {
 	failed := m.ReplyError(ctx, err)
-	if failed == nil || errors.Is(failed, ErrNotCall) || ctx.Err() != nil || s.c.Err() != nil {
+	if failed == nil || errors.Is(failed, ErrNotCall) || s.over(ctx) {
 		return // next returns why
 	}
 	s.logger().Warn("rdma: the error of a handler cannot be sent", "local", s.c.local, "peer", s.c.peer, "error", failed)
+}
+
+// over reports whether no reply can be sent any more, also because the connection is being closed.
+func (s *handling) over(ctx context.Context) bool {
+	s.c.mu.Lock()
+	defer s.c.unlock()
+	return ctx.Err() != nil || s.c.usable() != nil
 }
 
 // refuse replies to a call whose handler does not begin.
