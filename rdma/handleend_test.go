@@ -142,11 +142,11 @@ func TestHandleHooks(t *testing.T) {
 // ended wait for handlers.
 func TestHandleHooksContext(t *testing.T) {
 	c, h := hostilePair(t, nil, honestHello())
-	began := make(chan struct{}, 2)
+	began, release := make(chan struct{}, 2), make(chan struct{})
 	ctx, cancel := context.WithCancel(h.ctx)
 	handled := handledBy(ctx, c, func(context.Context, *Request) ([]byte, error) {
 		began <- struct{}{}
-		<-ctx.Done()
+		<-release
 		return nil, nil
 	}, 1)
 	h.send(kindMessage, 0, 0, nil)
@@ -155,6 +155,7 @@ func TestHandleHooksContext(t *testing.T) {
 	h.send(kindTaken, 0, 0, nil)
 	eventually(t, h.ctx, c, "the connection ends", func() bool { return c.err != nil })
 	cancel()
+	close(release)
 	if err := <-handled; !errors.Is(err, context.Canceled) {
 		t.Errorf("Handle returns %v", err)
 	}
