@@ -161,14 +161,20 @@ func TestForgedSources(t *testing.T) {
 	if err := g.SendTo(short, nil, peerAt(t, 2)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d datagrams wait for an address, and another one: %v", maxWaiting, err)
 	}
-	for lid := 3; lid < 3+maxResolvers+maxWanted; lid++ {
-		if err := g.SendTo(ctx, nil, peerAt(t, lid)); err != nil {
-			if !errors.Is(err, cm.ErrUnreachable) {
+	send := func(first, n int) {
+		for lid := first; lid < first+n; lid++ {
+			if err := g.SendTo(ctx, nil, peerAt(t, lid)); err != nil {
 				t.Fatal(err)
 			}
-			break
 		}
 	}
+	send(3, maxResolvers-1) // one resolves the address 2
+	for wanted := 1; wanted > 0; <-time.After(time.Millisecond) {
+		g.mu.Lock()
+		wanted = len(g.wanted)
+		g.mu.Unlock()
+	}
+	send(1000, maxWanted) // which no resolver takes
 	if err := g.SendTo(ctx, nil, peerAt(t, 5000)); !errors.Is(err, cm.ErrUnreachable) {
 		t.Errorf("an address beyond the limit: %v", err)
 	}
