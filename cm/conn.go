@@ -184,6 +184,7 @@ type Conn struct {
 
 	mu        sync.Mutex
 	localData []byte // from SetPrivateData
+	hasSRQ    bool   // the QP was to be created with an SRQ
 	closers   []io.Closer
 	// closing is set while a call closes the objects in owned.
 	closing bool
@@ -198,6 +199,7 @@ func (c *Conn) setUp(o *Options) (fromCaller bool, err error) {
 		return false, err
 	}
 	cfg := o.qp(uverbs.RC)
+	defer func() { c.hasSRQ = cfg.SRQ != nil }()
 	if o.Prepare != nil {
 		if err := withStep("prepare", o.Prepare(c, &cfg)); err != nil {
 			return true, err
@@ -285,6 +287,10 @@ func (c *Conn) finishSetup() *Conn {
 // abandon closes a connection that could not be established, with the MRs that
 // Prepare and Setup have created.
 func (c *Conn) abandon() error {
+	if qp := c.id.qp.Load(); qp != nil && c.hasSRQ {
+		// What the QP has taken from the SRQ completes. The QP is destroyed also if that fails.
+		_ = qp.Modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState)
+	}
 	errs := []error{c.id.DestroyQP()}
 	if mrs := c.id.setup.Swap(nil); mrs != nil {
 		errs = append(errs, mrs.close())

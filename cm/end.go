@@ -42,6 +42,9 @@ func (id *ID) setCQWaits(err error) {
 	if cq := id.ownSendCQ.Load(); cq != nil {
 		verbs.EndWaits(cq, err)
 	}
+	if cq := id.endsCQ.Load(); cq != nil {
+		verbs.EndWaits(cq, err)
+	}
 	// Messages for the SRQ of an XRC id also arrive through the connections of other
 	// ids.
 	if cq := id.ownRecvCQ.Load(); cq != nil && id.qpType != uverbs.XRCRecv {

@@ -69,6 +69,7 @@ type ID struct {
 	recvCQ atomic.Pointer[uverbs.CQ]
 	// The queues that the id has created. SendComp and RecvComp wait on them.
 	ownSendCQ, ownRecvCQ atomic.Pointer[uverbs.CQ]
+	endsCQ               atomic.Pointer[uverbs.CQ] // of verbs.EndWith
 
 	// setup has the MRs that are created during the setup of a connection.
 	setup atomic.Pointer[setupMRs]

@@ -55,13 +55,13 @@ const memoryPatience = 30 * time.Second
 
 // newBudget returns the limits of a listener, and reduces o.MaxMessage to the longest message that fits.
 func newBudget(o *ListenOptions) (*budget, error) {
-	need := o.connMemory()
-	total, each := quota.MemoryLimits(o.MaxMemory, o.MaxMemoryPerPeer, memlock.Default(), need)
-	if most := smallestLimit(total, each); most < need {
-		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues: set ListenOptions.MaxMemory "+
-			"and MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less", uverbs.ErrInvalid, need,
-			total, each)
-	} else if room := most - need; room < int64(classSize(classOf(o.MaxMessage))) {
+	shared, need := o.sharedMemory(), o.connMemory()
+	total, each := quota.MemoryLimits(o.MaxMemory, o.MaxMemoryPerPeer, memlock.Default(), shared+need)
+	if room := smallestLimit(total, each, shared) - need; room < 0 {
+		return nil, fmt.Errorf("%w: a connection needs %d bytes for its receives and queues, and SharedReceives %d: set "+
+			"ListenOptions.MaxMemory and MaxMemoryPerPeer, which are %d and %d, to more, or Depth and EagerSize to less",
+			uverbs.ErrInvalid, need, shared, total, each)
+	} else if room < int64(classSize(classOf(o.MaxMessage))) {
 		// Memory is allocated in powers of two.
 		o.MaxMessage = max(1<<(bits.Len64(uint64(max(room, 1)))-1), o.EagerSize)
 	}
@@ -72,23 +72,25 @@ func newBudget(o *ListenOptions) (*budget, error) {
 	return &budget{used: used, total: total, each: each, patience: memoryPatience}, nil
 }
 
-// smallestLimit returns the smaller of two limits, of which those that are not positive stand for none.
-func smallestLimit(a, b int64) int64 {
+// smallestLimit returns how much one connection may use beside what all share: the smaller of the limits in total and
+// for each peer, of which those that are not positive stand for none.
+func smallestLimit(total, each, shared int64) int64 {
 	most := int64(math.MaxInt64)
-	for _, n := range []int64{a, b} {
-		if n > 0 {
-			most = min(most, n)
-		}
+	if total > 0 {
+		most = total - shared
+	}
+	if each > 0 {
+		most = min(most, each)
 	}
 	return most
 }
 
-// connMemory returns how much memory the first connection of a listener needs.
+// connMemory returns how much memory a connection needs.
 func (o *ListenOptions) connMemory() int64 {
 	if o.SharedReceives == 0 {
 		return o.Options.connMemory()
 	}
-	return o.sharedMemory() + o.Options.sharingMemory()
+	return o.Options.sharingMemory()
 }
 
 // connMemory returns about how many bytes are registered for a connection on which no long message is on its way. The
@@ -103,6 +105,9 @@ func (o *Options) connMemory() int64 {
 // sharedMemory returns how many bytes are registered for shared receives at a device.
 func (o *ListenOptions) sharedMemory() int64 {
 	n := o.SharedReceives
+	if n == 0 {
+		return 0
+	}
 	return int64(n)*int64(o.EagerSize) + memlock.SharedQueue(n)
 }
 

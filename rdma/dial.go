@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/memlock"
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -82,6 +83,9 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 		return err
 	}
 	c.cq.SetPolling(c.options.Polling)
+	if c.shared != nil {
+		verbs.EndWith(c.cm, c.cq)
+	}
 	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
 	if c.shared != nil {
 		return c.initShared()

@@ -5,7 +5,7 @@ func (h *hooks) later(f func()) { h.queued = append(h.queued, f) }
 
 // runHooks calls what is queued, unless another goroutine does. The caller holds c.mu.
 func (c *Conn) runHooks() {
-	if c.running {
+	if c.running || c.starting {
 		return
 	}
 	c.running = true

@@ -206,7 +206,12 @@ func (c *Conn) handle(wcs []uverbs.WC) {
 		wc := &wcs[i]
 		if wc.WRID&recvBit == 0 {
 			c.requestDone(wc)
-		} else if err := wc.Err(); err != nil {
+			continue
+		}
+		if c.shared != nil {
+			c.shared.posted.Add(-1)
+		}
+		if err := wc.Err(); err != nil {
 			c.inHand = int(wc.WRID &^ recvBit)
 			c.failReceive(wc, err)
 		} else if err := c.receive(wc); err != nil {

@@ -164,7 +164,10 @@ func (s *shared) unhold(mr *uverbs.MR) {
 // post posts a receive.
 func (s *shared) post(m *memory) error {
 	_, err := s.srq.PostRecv(uverbs.RecvWR{WRID: recvBit | uint64(m.slot), SGL: []uverbs.SGE{m.sge(len(m.bytes))}})
-	if err != nil && errors.Is(err, uverbs.ErrDeviceGone) {
+	switch {
+	case err == nil:
+		s.posted.Add(1)
+	case errors.Is(err, uverbs.ErrDeviceGone):
 		s.gone.Store(true)
 	}
 	return err
@@ -190,13 +193,14 @@ func (s *shared) wakeSweeper() {
 
 // drop is called with a receive whose completion was dropped.
 func (s *shared) drop(wrID uint64) {
+	s.posted.Add(-1)
 	s.mu.Lock()
 	s.dropped = append(s.dropped, wrID)
 	s.mu.Unlock()
 	s.wakeSweeper()
 }
 
-// Times after which the sweeper runs again, until it finds nothing.
+// Times after which the sweeper sweeps again, until it finds nothing.
 const (
 	sweepSoon  = 5 * time.Millisecond
 	sweepLater = time.Second
@@ -208,6 +212,7 @@ func (s *shared) runSweeper() {
 	defer close(s.ended)
 	timer := time.NewTimer(sweepLater)
 	timer.Stop()
+	sweeping := false
 	for pause := sweepSoon; ; {
 		select {
 		case <-s.ending:
@@ -217,33 +222,43 @@ func (s *shared) runSweeper() {
 		case <-timer.C:
 			pause = min(2*pause, sweepLater)
 		}
+		s.postDropped()
+		if sweeping = sweeping || s.short.Load(); !sweeping {
+			continue
+		}
 		s.sweep()
 		armed := s.arm() == nil // otherwise time decides
 		found := s.sweep() > 0
-		if !found {
+		if 2*int(s.posted.Load()) >= len(s.slots) {
 			s.short.Store(false)
 		}
-		if found || !armed && !s.gone.Load() || pause < sweepLater {
+		if sweeping = found || !armed && !s.gone.Load() || pause < sweepLater; sweeping {
 			timer.Reset(pause)
 		}
+	}
+}
+
+// postDropped posts the receives whose completions were dropped.
+func (s *shared) postDropped() {
+	s.mu.Lock()
+	dropped := s.dropped
+	s.dropped = nil
+	s.mu.Unlock()
+	for _, wrID := range dropped {
+		// The device may be gone, which the connections notice.
+		_ = s.post(&s.slots[wrID&^recvBit])
 	}
 }
 
 // sweep sweeps the connections. It returns how much it has found.
 func (s *shared) sweep() (found int) {
 	s.mu.Lock()
-	dropped := s.dropped
-	s.dropped = nil
 	conns := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
-	for _, wrID := range dropped {
-		// The device may be gone, which the connections notice.
-		_ = s.post(&s.slots[wrID&^recvBit])
-	}
 	for _, c := range conns {
 		found += c.sweep()
 	}
-	return found + len(dropped)
+	return found
 }
 
 // add has the sweeper sweep a connection.

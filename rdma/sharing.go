@@ -22,7 +22,7 @@ func (c *Conn) initShared() error {
 		f.withheld = depth - f.receives
 	}
 	c.slots, c.arrived = c.shared.slots, make([]Message, f.receives+f.withheld)
-	c.running = true // until startShared: Trace.Connected comes first
+	c.starting = true // Trace.Connected comes first
 	return c.account.tryFixed(int64(f.receives * c.options.EagerSize))
 }
 
@@ -58,7 +58,7 @@ func (c *Conn) startShared() {
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	c.running = false
+	c.starting = false
 	if c.failure != nil {
 		c.decide()
 	}
@@ -107,8 +107,8 @@ func (c *Conn) returnReceives() (found int) {
 				c.requestDone(wc)
 				continue
 			}
-			slot := &c.slots[wc.WRID&^recvBit]
-			c.giveShared(slot)
+			c.shared.posted.Add(-1)
+			c.giveShared(&c.slots[wc.WRID&^recvBit])
 		}
 	}
 }
@@ -238,7 +238,7 @@ func (c *Conn) collect() (found int) {
 		found += n
 	}
 	c.handling = false
-	if c.failure != nil && !c.running {
+	if c.failure != nil && !c.starting {
 		c.decide()
 	}
 	return found

@@ -70,6 +70,8 @@ type Conn struct {
 type hooks struct {
 	queued  []func()
 	running bool // a goroutine makes the calls
+
+	starting bool // calls wait until the program knows the connection: see startShared
 }
 
 // waits is a connection's part for calls that wait.
@@ -310,9 +312,11 @@ type shared struct {
 	srq      *uverbs.SRQ
 	slots    []memory
 
-	held  atomic.Int64 // receives that programs have, and 1 until the MR is closed
-	gone  atomic.Bool  // the device
-	short atomic.Bool  // few receives were left a moment ago
+	held atomic.Int64 // receives that programs have, and 1 until the MR is closed
+	// posted counts receives without a completion that was polled or dropped.
+	posted atomic.Int64
+	gone   atomic.Bool // the device
+	short  atomic.Bool // few receives were left a moment ago
 
 	wake   chan struct{} // has a token when few receives are left
 	ending chan struct{}

@@ -39,7 +39,7 @@ var fileLayers = map[string][]fileLayer{
 		{"where the events of ids are read", "channel sync pump destination"},
 		{"the commands of an id", "resolve options service connect qp srq verbs close"},
 		{"processing events, calls that wait", "process migrate next synccalls addrinfo"},
-		{"connections, listeners, groups", "conn conncalls request handshakes listener dial group"},
+		{"connections, listeners, groups", "conn conncalls request handshakes listener dial group doors"},
 	},
 	"provider/mlx5": {
 		{"values: errors, the environment, registers, the formats of requests, records, tables of queues",

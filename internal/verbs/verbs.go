@@ -1,5 +1,5 @@
-// Package verbs has the functions of package uverbs that only other packages of this module call. Package uverbs sets
-// them. It cannot be imported here, so that the arguments have no types of it.
+// Package verbs has the functions of package uverbs, and one of package cm, that only other packages of this module
+// call. Package uverbs sets them. It cannot be imported here, so that the arguments have no types of it.
 package verbs
 
 import (
@@ -16,6 +16,10 @@ var EndWaits func(cq any, err error)
 // Interrupt makes Wait and PollWait of a uverbs.CQ return ErrInterrupted whenever the queue is empty, while on is set.
 // Unlike EndWaits, which has the end of the queue, it does not replace what another goroutine has set.
 var Interrupt func(cq any, on bool)
+
+// EndWith makes waits of a uverbs.CQ end with a cm.Conn, as those of the queues that package cm creates do. The CQ is
+// that of a QP with an SRQ, for which nothing is flushed that would end the waits. Package cm sets it.
+var EndWith func(conn, cq any)
 
 // ErrInterrupted is the error of a wait that Interrupt has ended.
 var ErrInterrupted = errors.New("verbs: interrupted")

@@ -155,10 +155,14 @@ func (s *srq) OnDrop(f func(wrID uint64)) { s.dropped = f }
 
 // drop frees the slot of a receive whose completion is dropped.
 func (s *srq) drop(i uint32) {
-	if s.dropped != nil && int(i) < len(s.ids) {
-		s.dropped(s.ids[i])
+	if int(i) >= len(s.ids) {
+		return
 	}
-	s.release(i)
+	id := s.ids[i]
+	s.release(i) // first: the receive may be posted again at once
+	if s.dropped != nil {
+		s.dropped(id)
+	}
 }
 
 // reclaim appends a run of free slots to the list after tail: the first run above tail, or else
