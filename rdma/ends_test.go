@@ -120,6 +120,9 @@ func (f *flight) inFlight(t *testing.T) (p *pair, ofClient, ofServer []<-chan er
 		p.net.SetTimeouts(verbstest.Timeouts{Ack: 10})
 	}
 	o := &rdma.Options{Linger: 50 * time.Millisecond, KeepAlive: 10 * time.Millisecond}
+	if onKernel {
+		o.Linger = 500 * time.Millisecond // an emulated machine may be busy for longer than 50 ms
+	}
 	p.dial(t, o, o)
 	ctx := limit(t)
 	region := rdma.NewRegion(4096)
