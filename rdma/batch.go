@@ -147,6 +147,6 @@ func (c *Conn) postOps(o *op, ops []batchOp) error {
 		o.pending++
 		c.posted(request{m: ops[i].buf.m, op: o}, flags)
 	}
-	c.stats.Operations += uint64(len(ops))
+	c.stats.operations += uint64(len(ops))
 	return nil
 }

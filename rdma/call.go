@@ -42,6 +42,7 @@ func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
 // behind the body.
 func (c *Conn) call(ctx context.Context, n int, copied bool,
 	send func(k kind, number int, t []byte) error) (Message, error) {
+	since := time.Now()
 	k, err := c.newCall(ctx)
 	if err == nil {
 		if err = c.sendCall(ctx, k, n, copied, send); err != nil {
@@ -50,14 +51,31 @@ func (c *Conn) call(ctx context.Context, n int, copied bool,
 			c.unlock()
 		}
 	}
-	if err != nil {
-		return Message{}, c.opError("call", err)
+	var m Message
+	if err == nil {
+		m, err = c.await(ctx, k)
 	}
-	m, err := c.await(ctx, k)
+	c.countCall(since, err)
 	if err != nil {
 		return Message{}, c.opError("call", err)
 	}
 	return m, nil
+}
+
+// countCall records how a call that began at since has ended.
+func (c *Conn) countCall(since time.Time, err error) {
+	d := time.Since(since)
+	c.mu.Lock()
+	defer c.unlock()
+	k := &c.stats
+	if err != nil {
+		k.callErrors++
+		return
+	}
+	if k.callTimes == nil {
+		k.callTimes = new(Histogram)
+	}
+	k.callTimes.add(d)
 }
 
 // sendCall sends a call, with a trailer if it has a deadline or metadata.

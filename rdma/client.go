@@ -40,6 +40,7 @@ type Client[S any] struct {
 	options *ClientOptions[S]
 	next    atomic.Uint32
 	slots   []slot[S]
+	stats   clientStats
 	open    context.Context // ends with Close
 	end     context.CancelFunc
 }
@@ -119,6 +120,7 @@ func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *C
 		case ctx.Err() != nil:
 			return &Error{Op: "retry with " + cl.addr, Err: fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), err)}
 		}
+		cl.stats.retries.Add(1)
 	}
 }
 
@@ -231,8 +233,10 @@ func (cl *Client[S]) connect(ctx context.Context, to *slot[S]) (c *Conn, s S, er
 	defer cancel(nil)
 	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
 	if c, err = Dial(ctx, cl.addr, &cl.options.Options); err != nil {
+		cl.stats.failed.Add(1)
 		return nil, s, err
 	}
+	cl.stats.connected.Add(1)
 	if err = to.add(c); err != nil || cl.options.Setup == nil {
 		return c, s, err
 	}
@@ -399,4 +403,30 @@ func (s *slot[S]) close() error {
 	conns := slices.Clone(s.conns)
 	s.mu.Unlock()
 	return s.endAll(conns)
+}
+
+// clientStats are a client's part for ClientStats.
+type clientStats struct{ connected, failed, retries atomic.Uint64 }
+
+// ClientStats say what a client has done since its begin.
+type ClientStats struct {
+	Connected uint64 // connections that were established
+	Failed    uint64 // attempts to connect
+	Retries   uint64 // calls by Retry after the first one
+	Conns     int    // that are in use
+}
+
+// Stats returns what the client has done.
+func (cl *Client[S]) Stats() ClientStats {
+	k := &cl.stats
+	s := ClientStats{Connected: k.connected.Load(), Failed: k.failed.Load(), Retries: k.retries.Load()}
+	for i := range cl.slots {
+		slot := &cl.slots[i]
+		slot.mu.Lock()
+		if slot.link != nil {
+			s.Conns++
+		}
+		slot.mu.Unlock()
+	}
+	return s
 }

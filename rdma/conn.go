@@ -41,13 +41,6 @@ func (c *Conn) usable() error {
 	return nil
 }
 
-// Stats returns the connection's counters.
-func (c *Conn) Stats() Stats {
-	c.mu.Lock()
-	defer c.unlock()
-	return c.stats
-}
-
 // LocalAddr returns the local address.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 

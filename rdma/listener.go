@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -18,6 +19,8 @@ type Listener struct {
 	budget  *budget
 	served  served
 	shares  *sharedSet // nil without ListenOptions.SharedReceives
+
+	accepts, refuses atomic.Uint64
 
 	mu      sync.Mutex
 	pending map[*cm.Conn]*Conn // between Prepare and Accept
@@ -130,6 +133,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		c := l.find(m)
 		l.remove(m)
 		c.start()
+		l.accepts.Add(1)
 		return c, nil
 	}
 }
@@ -141,6 +145,7 @@ func (l *Listener) refuse(m *cm.Conn, err error) error {
 }
 
 func (l *Listener) refused(peer netip.AddrPort, err error) {
+	l.refuses.Add(1)
 	if log := l.options.Logger; log != nil {
 		<-l.open
 		log.Warn("rdma: refused", "local", l.Addr(), "peer", peer, "error", err)
@@ -156,3 +161,19 @@ func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 // Close closes the listener. Connections that Accept has returned stay open. It is idempotent. The errors are
 // those of [cm.Listener.Close].
 func (l *Listener) Close() error { return errors.Join(l.cm.Close(), l.shares.close()) }
+
+// ListenerStats say what a listener has done since its begin, and what its connections use.
+type ListenerStats struct {
+	Accepted, Refused uint64 // clients
+	Memory, MaxMemory int64  // registered bytes, as ListenOptions.MaxMemory counts them, and their limit; 0 without one
+}
+
+// Stats returns what the listener has done.
+func (l *Listener) Stats() ListenerStats {
+	s := ListenerStats{Accepted: l.accepts.Load(), Refused: l.refuses.Load()}
+	if b := l.budget; b != nil && b.total > 0 {
+		_, s.Memory = b.used.Used(netip.Addr{})
+		s.MaxMemory = b.total
+	}
+	return s
+}

@@ -315,7 +315,7 @@ func (c *Conn) post(b *uverbs.SendBatch, o *op, m *memory) error {
 	}
 	o.pending = 1
 	c.posted(request{m: m, op: o}, uverbs.Signaled)
-	c.stats.Operations++
+	c.stats.operations++
 	return nil
 }
 

@@ -398,3 +398,16 @@ func (p *pool) trim(most int, all bool) bool {
 	}
 	return dropped
 }
+
+// registered returns how many bytes of memory the pool has.
+func (p *pool) registered() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return 0
+	}
+	for s := range p.slabs {
+		n += int64(s.mr.Len())
+	}
+	return n
+}

@@ -33,6 +33,7 @@ func (c *Conn) allocReceives(n int) error {
 		return err
 	}
 	c.slabs = append(c.slabs, s)
+	c.registered.Add(int64(s.mr.Len()))
 	b := s.mr.Bytes()
 	for i := range n {
 		m := &c.slots[c.filled]
@@ -49,6 +50,7 @@ func (c *Conn) freeReceives() error {
 		err := s.mr.Close()
 		errs = append(errs, err)
 		if err == nil {
+			c.registered.Add(-int64(s.mr.Len()))
 			c.mu.Lock()
 			s.unuse()
 			c.mu.Unlock()
@@ -174,8 +176,8 @@ func (c *Conn) pop() Message {
 
 // deliver makes the program the owner of a message.
 func (c *Conn) deliver(m Message) Message {
-	c.stats.Received++
-	c.stats.ReceivedBytes += uint64(m.n)
+	c.stats.received++
+	c.stats.receivedBytes += uint64(m.n)
 	if large := m.large; large != nil {
 		m.Buffer = c.takeMessage(large.m, m.n)
 		large.m.drop()

@@ -197,8 +197,8 @@ func (c *Conn) countSent(k kind, number, n int) {
 	if k.base() == kindCall {
 		c.calls.all[number].sent = true
 	}
-	c.stats.Sent++
-	c.stats.SentBytes += uint64(n)
+	c.stats.sent++
+	c.stats.sentBytes += uint64(n)
 }
 
 // postInline sends data and, behind it, a trailer. The caller holds c.mu and has waited for a credit.

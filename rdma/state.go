@@ -35,7 +35,7 @@ type Conn struct {
 	mu sync.Mutex
 	ending
 	hooks
-	stats Stats
+	stats counters
 
 	waits
 	wcs [32]uverbs.WC // of the leader
@@ -119,13 +119,14 @@ type op struct {
 type receiveQueue struct {
 	slots []memory // one for each receive; those of shared if it is not nil
 
-	sharing *sharedSet // of the listener, or nil
-	shared  *shared    // of sharing, or nil
-	left    bool       // shared was left; belongs to receiving
-	widened int64      // bytes that are counted for credits: see widen
-	inHand  int        // slot of the SEND that is being handled, unless it was posted again; for shared
-	filled  int        // how many of slots have memory
-	slabs   []*slab
+	sharing    *sharedSet // of the listener, or nil
+	shared     *shared    // of sharing, or nil
+	left       bool       // shared was left; belongs to receiving
+	widened    int64      // bytes that are counted for credits: see widen
+	inHand     int        // slot of the SEND that is being handled, unless it was posted again; for shared
+	filled     int        // how many of slots have memory
+	slabs      []*slab
+	registered atomic.Int64 // bytes of slabs
 	// receiving is held to register receives, which also sets filled and slabs, and when they are deregistered.
 	receiving sync.Mutex
 	arrived   []Message // a ring
@@ -273,18 +274,21 @@ type ending struct {
 	unreceived int                     // messages that a peer which has closed the connection has not received
 }
 
+// counters are a connection's part for Stats.
+type counters struct {
+	sent, sentBytes         uint64
+	received, receivedBytes uint64
+	operations              uint64
+	stalls                  uint64
+	stallTime               time.Duration
+	callErrors              uint64
+	callTimes               *Histogram // nil before the first reply
+}
+
 // A watcher is a machine in memory that reports what a program has not released or closed when the test ends, with the
 // line of the program that has called Watch.
 type watcher interface {
 	Watch(rule, what string) (done func())
-}
-
-// Stats are counters of a connection since its begin.
-type Stats struct {
-	Sent, SentBytes         uint64 // messages
-	Received, ReceivedBytes uint64 // messages that Recv and Call have returned
-	Operations              uint64 // one-sided
-	Stalls                  uint64 // calls that waited for credits or for room in the send queue
 }
 
 // A sharedSet has the shared receives of a listener.

@@ -47,7 +47,7 @@ func (c *Conn) authenticate(ctx context.Context, peer role) error {
 func (c *Conn) setHandshaking(to bool) {
 	c.mu.Lock()
 	defer c.unlock()
-	c.handshaking, c.stats = to, Stats{}
+	c.handshaking, c.stats = to, counters{}
 }
 
 // rejectLimit limits how long a side waits until the peer knows why it is rejected.

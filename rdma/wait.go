@@ -145,9 +145,10 @@ func (c *Conn) opError(op string, err error) error {
 
 // stalled reports the time that a call has waited.
 func (c *Conn) stalled(since time.Time) {
-	c.stats.Stalls++
+	d := time.Since(since)
+	c.stats.stalls++
+	c.stats.stallTime += d
 	if t := c.options.Trace; !c.handshaking && t != nil && t.Stalled != nil {
-		d := time.Since(since)
 		c.later(func() { t.Stalled(c, d) })
 	}
 }

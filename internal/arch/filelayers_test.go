@@ -54,12 +54,12 @@ var fileLayers = map[string][]fileLayer{
 	},
 	"rdma": {
 		{"values: errors, what is on the wire, options",
-			"doc errors callerror wire trailer metadata options hello tlsoptions"},
+			"doc errors callerror wire trailer metadata options hello tlsoptions histogram"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end " +
 			"shared sharing"},
 		{"memory of peers", "token region onesided batch flush"},
-		{"calls", "call cancel arrived"},
+		{"calls", "call cancel arrived stats"},
 		{"connections that are idle or silent", "idle keepalive"},
 		{"establishing connections", "tls dial served listener client"},
 		{"servers, groups", "serve handle shutdown group grouproute"},
