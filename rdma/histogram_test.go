@@ -20,7 +20,8 @@ func TestHistogramBuckets(t *testing.T) {
 	if HistogramBound(HistogramBuckets-1) != math.MaxInt64 || HistogramBound(HistogramBuckets) != math.MaxInt64 {
 		t.Error("the last bucket has a bound")
 	}
-	for d, want := range map[time.Duration]int{-1: 0, 0: 0, time.Hour: HistogramBuckets - 1, math.MaxInt64: HistogramBuckets - 1} {
+	const last = HistogramBuckets - 1
+	for d, want := range map[time.Duration]int{-1: 0, 0: 0, time.Hour: last, math.MaxInt64: last} {
 		if b := bucketOf(d); b != want {
 			t.Errorf("%v is in bucket %d, want %d", d, b, want)
 		}
