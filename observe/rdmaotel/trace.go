@@ -56,7 +56,7 @@ func (o *Options) propagator() propagation.TextMapPropagator {
 	return otel.GetTextMapPropagator()
 }
 
-// end ends the span of a call that has returned a reply of n bytes, which are not known if n is negative, or an error.
+// end ends the span of a call that has returned an error or a reply of n bytes, which are not known if n is negative.
 func end(span trace.Span, n int, err error) {
 	defer span.End()
 	if err == nil {
@@ -92,8 +92,8 @@ func Call(ctx context.Context, c *rdma.Conn, name string, request []byte, o *Opt
 	return m, err
 }
 
-// Handler returns a handler that calls h in a span with a name, a child of the caller's. The span does not have the size
-// of a reply that h sends by [rdma.Message.Reply] or ReplyBuffer.
+// Handler returns a handler that calls h in a span with a name, a child of the caller's. The span does not have the
+// size of a reply that h sends by [rdma.Message.Reply] or ReplyBuffer.
 func Handler(name string, h rdma.Handler, o *Options) rdma.Handler {
 	return func(ctx context.Context, r *rdma.Request) (reply []byte, err error) {
 		ctx = o.propagator().Extract(ctx, propagation.MapCarrier(r.Metadata()))
