@@ -102,16 +102,17 @@ func serve(ctx context.Context, addr string, table *rdma.Region) error {
 		if _, err := c.SendToken(ctx, table, rdma.CanRead); err != nil {
 			return err
 		}
-		return c.ServeCalls(ctx, func(request []byte) []byte {
+		return c.Handle(ctx, func(_ context.Context, r *rdma.Request) ([]byte, error) {
 			storing.Lock()
 			defer storing.Unlock()
-			return binary.AppendUvarint(nil, store(table.Bytes(), request))
-		})
+			version, err := store(table.Bytes(), r.Bytes())
+			return binary.AppendUvarint(nil, version), err
+		}, nil)
 	}), table.Close())
 }
 
-// store stores the record of a request. It returns the version, or 0 if that is not possible.
-func store(table, request []byte) uint64 {
+// store stores the record of a request and returns its version.
+func store(table, request []byte) (uint64, error) {
 	var b [slotSize]byte
 	copy(b[:], request)
 	r, ok := decode(&b)
@@ -120,10 +121,10 @@ func store(table, request []byte) uint64 {
 		if old, _ := decode((*[slotSize]byte)(slot)); old.key == "" || old.key == r.key {
 			r.version = old.version + 1
 			copy(slot, r.encode())
-			return r.version
+			return r.version, nil
 		}
 	}
-	return 0
+	return 0, &rdma.CallError{Code: rdma.CodeResourceExhausted, Text: "the table has no room for the record"}
 }
 
 // put stores a value. If the connection ends, it calls again: to store it twice only changes its version.
@@ -135,9 +136,7 @@ func put(ctx context.Context, c *rdma.Client[rdma.Token], key, value string) (re
 			return err
 		}
 		defer m.Release()
-		if r.version, _ = binary.Uvarint(m.Bytes()); r.version == 0 {
-			return errors.New("the table has no room for the record")
-		}
+		r.version, _ = binary.Uvarint(m.Bytes())
 		return nil
 	})
 	return r, err

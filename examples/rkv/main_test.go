@@ -177,7 +177,7 @@ func TestTable(t *testing.T) {
 		if offset(r.key, 0) != offset("key-0", 0) {
 			continue
 		}
-		if store(table, r.encode()) == 1 {
+		if version, err := store(table, r.encode()); version == 1 && err == nil {
 			stored++
 		} else {
 			refused++
@@ -187,8 +187,8 @@ func TestTable(t *testing.T) {
 		t.Errorf("%d records, want %d", stored, probes)
 	}
 	for _, request := range [][]byte{nil, {1}, make([]byte, slotSize), bytes.Repeat([]byte{255}, 2*slotSize)} {
-		if v := store(table, request); v != 0 {
-			t.Errorf("%d bytes that are not a record have version %d", len(request), v)
+		if v, err := store(table, request); v != 0 || err == nil {
+			t.Errorf("%d bytes that are not a record have version %d: %v", len(request), v, err)
 		}
 	}
 }
