@@ -121,9 +121,9 @@ func (c *Conn) trailer(ctx context.Context, n int, copied bool) (t trailer, err 
 // fits reports whether a trailer can be sent with a body of n bytes, or with its offer. A deadline alone does not make
 // a body an offer.
 func (c *Conn) fits(n int, copied bool, t *trailer) bool {
-	eager, size := c.remote.eager, t.size()
+	eager, size := c.eager, t.size()
 	return copied && n+size <= eager ||
-		offerLen+size <= eager && n > 0 && len(c.windows) > 0 && (n > eager || len(t.pairs) > 0)
+		c.offerLen()+size <= eager && n > 0 && len(c.windows) > 0 && (n > eager || len(t.pairs) > 0)
 }
 
 // newCall waits for a free number.
@@ -204,6 +204,9 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 		if k.replied && (k.m.large == nil || k.m.large.done) {
 			m := c.deliver(k.m)
 			c.freeCall(k)
+			if m.large != nil {
+				return c.opened(m)
+			}
 			return m, nil
 		}
 		err := c.usable()
@@ -494,7 +497,7 @@ func (m Message) ReplyError(ctx context.Context, err error) error {
 	if !m.c.hasTrailers() {
 		return m.refuse(ctx, e)
 	}
-	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.remote.eager), nil) })
+	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.eager), nil) })
 }
 
 // refuse closes the connection with the error of a call, unless the peer has canceled the call: then it does not look

@@ -67,6 +67,9 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	receives := c.options.Depth + c.extraReceives()
 	qp.MaxRecvWR = receives + replyDepth(c.options.Depth)
 	qp.MaxInline = inlineSize
+	if c.options.TLS != nil {
+		qp.MaxInline += tagLen // the peer may want to seal
+	}
 	entries := qp.MaxSendWR + qp.MaxRecvWR
 	if c.shared != nil {
 		qp.MaxRecvWR, qp.SRQ, qp.MaxInline = 0, c.shared.srq, sharedInline
@@ -108,6 +111,7 @@ func (c *Conn) setUp() error {
 // agree sets what the sides permit each other. c.remote is set.
 func (c *Conn) agree() {
 	c.local, c.peer = c.cm.LocalAddr(), c.cm.RemoteAddr()
+	c.eager = c.remote.eager
 	c.messages.credits, c.messages.most = c.remote.depth, c.remote.window()
 	c.replies.most = replyDepth(c.remote.window())
 	c.initWindows(min(c.options.Offers, c.remote.offers))

@@ -36,6 +36,10 @@ var (
 	// cm.ErrUnauthenticated. If the listener has refused the client at once, because only one of the sides sets
 	// Options.TLS, the error also matches cm.ErrRejected.
 	ErrUnauthenticated = cm.ErrUnauthenticated
+	// ErrForged means that the connection has ended because something has arrived on it that the peer has not sent, or
+	// not at this place: somebody changes, repeats, drops or adds messages, or the peer does not follow the protocol. See
+	// Options.Seal. Nothing of it has reached the program.
+	ErrForged = errors.New("rdma: a sealed message is not authentic")
 	// ErrTooLong means that a message is longer than [Options].MaxMessage of the peer, that
 	// private data does not fit, that a datagram is longer than the MTU, or that a buffer or a [Share] would be longer
 	// than possible.

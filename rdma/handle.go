@@ -264,6 +264,15 @@ func (s *handling) fetched() {
 // run calls the handler for a message, replies and releases it.
 func (s *handling) run(ctx context.Context, m Message) {
 	defer s.done()
+	if m.large != nil {
+		s.c.mu.Lock()
+		var err error
+		m, err = s.c.opened(m)
+		s.c.unlock()
+		if err != nil {
+			return // next returns it
+		}
+	}
 	x := m.serveContext(ctx)
 	x.watched.Store(true) // Handle waits
 	defer s.c.endContext(x, errReturned)

@@ -68,6 +68,8 @@ const (
 	featureTrailers                      // kindCallTrailer and kindError
 	featureTLS                           // the connection begins with a handshake of TLS: only with Options.TLS
 	featureWindow                        // more credits than the peer's depth, up to the window in its hello
+	featureSeal                          // the side can seal messages: only with featureTLS
+	featureSealed                        // the side wants to: with Options.Seal
 
 	allFeatures = featureCancel | featureTrailers | featureWindow
 )
@@ -103,6 +105,9 @@ const (
 )
 
 func (r role) String() string { return [...]string{"client", "server"}[r] }
+
+// other returns the role of the other side.
+func (r role) other() role { return client + server - r }
 
 func (h *hello) bytes() []byte {
 	le := binary.LittleEndian

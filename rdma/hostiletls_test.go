@@ -24,7 +24,7 @@ func tlsHello() []byte {
 }
 
 // tlsConfigs returns configurations of a server and a client that trust each other.
-func tlsConfigs(t *testing.T) (server, client *tls.Config) {
+func tlsConfigs(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	a, err := certtest.New()
 	server, client, e := good(t, a, err).Configs()

@@ -26,6 +26,11 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	f.offers++
 	in := c.newIncoming()
 	in.offer, in.number = o, number
+	if s := c.seal; s != nil && s.receives {
+		if in.seal, err = s.parseLong(slot.bytes[offerLen:sealedOfferLen]); err != nil {
+			return err
+		}
+	}
 	m := Message{c: c, n: int(o.length), kind: o.kind, number: o.number, large: in}
 	c.repost(slot)
 	if o.kind == kindReply {
@@ -44,13 +49,20 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 // parseOffered checks an offer, and returns the terms of a call with a trailer. The kind of the offer is that without
 // variant.
 func (c *Conn) parseOffered(b []byte) (o offer, t terms, err error) {
-	trailed := len(b) > offerLen && c.hasTrailers()
+	fixed := offerLen
+	if c.seal != nil && c.seal.receives {
+		fixed = sealedOfferLen
+	}
+	trailed := len(b) > fixed && c.hasTrailers()
 	if trailed {
 		if b, t, err = readTerms(b); err != nil {
 			return o, t, err
 		}
 	}
-	if o, err = parseOffer(b, c.options.MaxMessage); err != nil {
+	if len(b) != fixed {
+		return o, t, fmt.Errorf("%w: an offer of %d bytes", ErrProtocol, len(b))
+	}
+	if o, err = parseOffer(b[:offerLen], c.options.MaxMessage); err != nil {
 		return o, t, err
 	}
 	if (o.kind == kindCallTrailer) != trailed {
@@ -70,7 +82,13 @@ func (c *Conn) newIncoming() *incoming {
 	return &incoming{}
 }
 
-func (c *Conn) freeIncoming(in *incoming) { c.idleIncoming = append(c.idleIncoming, in) }
+func (c *Conn) freeIncoming(in *incoming) {
+	if in.seal != nil {
+		c.seal.freeLong(in.seal)
+		in.seal = nil
+	}
+	c.idleIncoming = append(c.idleIncoming, in)
+}
 
 // prefetch begins to read a message before the program asks for it, if memory is at hand.
 func (c *Conn) prefetch(in *incoming) {

@@ -89,6 +89,13 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int, 
 	if body != nil {
 		defer body.drop()
 	}
+	var seal *longSeal
+	if c.seal != nil {
+		if seal, err = c.sealLong(m.bytes[:n]); err != nil {
+			return err
+		}
+		defer c.freeLong(seal)
+	}
 	for {
 		if err := c.lockToOffer(ctx, k); err != nil {
 			return err
@@ -96,7 +103,7 @@ func (c *Conn) offer(ctx context.Context, k kind, number int, m *memory, n int, 
 		w := c.idleWindow(k)
 		ready, err := w.mw != nil, error(nil)
 		if ready {
-			err = c.postOffer(w, k, number, m, n, body, len(t))
+			err = c.postOffer(w, k, number, m, n, seal, body, len(t))
 		} else {
 			err = c.allocWindow(w, m.mr.PD())
 		}
@@ -142,34 +149,46 @@ func (c *Conn) offerBody(t []byte) (*memory, error) {
 	if len(t) == 0 {
 		return nil, nil
 	}
-	m, err := c.get(offerLen + len(t))
+	n := c.offerLen()
+	m, err := c.get(n + len(t) + c.tag)
 	if err != nil {
 		return nil, err
 	}
 	m.hold()
-	copy(m.bytes[offerLen:], t)
+	copy(m.bytes[n:], t)
 	return m, nil
 }
 
 // postOffer binds a window to n bytes of m and sends the offer. If body is not nil, it has a trailer of the given
-// length.
-func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, body *memory, trailer int) error {
+// length. If seal is not nil, m is sealed with it.
+func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, seal *longSeal, body *memory,
+	trailer int) error {
 	rkey := uverbs.IncRKey(w.rkey)
 	o := offer{kind: k, number: number, key: rkey, addr: m.mr.Addr() + uint64(m.off), length: uint64(n)}
-	var encoded [offerLen]byte
-	o.put(&encoded)
+	var encoded [sealedOfferLen]byte
+	o.put((*[offerLen]byte)(encoded[:]))
+	fixed := encoded[:offerLen]
+	if seal != nil {
+		seal.put(encoded[offerLen:])
+		fixed = encoded[:]
+	}
 	w.state = windowOffered
 	seq, flags := c.next(c.idleWindow(k) == nil) // completes the requests that free other windows
 	credits := c.owedCredits()
+	imm := packImm(kindOffer, credits, w.number)
+	fixed, size, err := c.sealOffer(imm, fixed, body, trailer)
+	if err != nil {
+		w.state = windowIdle
+		return c.refused(err)
+	}
 	b := c.qp.StartSend()
 	b.BindMW(seq, 0, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
-	b.SendImm(seq+1, flags, packImm(kindOffer, credits, w.number))
+	b.SendImm(seq+1, flags, imm)
 	if body != nil {
-		copy(body.bytes, encoded[:])
-		b.SGE(body.sge(offerLen + trailer))
+		b.SGE(body.sge(size))
 		body.hold() // by the request
 	} else {
-		b.Inline(encoded[:])
+		b.Inline(fixed)
 	}
 	if err := b.Submit(); err != nil {
 		w.state = windowIdle
@@ -185,6 +204,21 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, body *
 	c.sent(credits)
 	c.countSent(k, number, n)
 	return nil
+}
+
+// sealOffer seals an offer, if it is to be. With a trailer, it is in body, and has size bytes then.
+func (c *Conn) sealOffer(imm uint32, fixed []byte, body *memory, trailer int) (sealed []byte, size int, err error) {
+	if body == nil {
+		if c.seal != nil {
+			fixed, err = c.sealInline(imm, fixed)
+		}
+		return fixed, 0, err
+	}
+	size = copy(body.bytes, fixed) + trailer
+	if c.seal != nil {
+		size, err = c.sealMemory(imm, body, size)
+	}
+	return nil, size, err
 }
 
 // taken handles the message that says that the peer has read an offer.

@@ -227,6 +227,14 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 		return err
 	}
 	o := c.newOp()
+	if c.seal != nil {
+		defer c.unlock()
+		if err := c.postWritten(o, m, n, to.Addr+uint64(off), to.Key, imm); err != nil {
+			return err
+		}
+		c.messages.credits--
+		return c.finishOp(ctx, o)
+	}
 	seq, _ := c.next(true)
 	b := c.qp.StartSend()
 	b.WriteImm(seq, uverbs.Signaled, to.Addr+uint64(off), to.Key, imm)
@@ -240,6 +248,42 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 	defer c.unlock()
 	c.messages.credits--
 	return c.finishOp(ctx, o)
+}
+
+// postWritten posts a WRITE of n bytes of m and a kindWritten, which is sealed: the immediate data of a WRITE is not.
+// The caller has waited for a credit, and holds c.mu.
+func (c *Conn) postWritten(o *op, m *memory, n int, addr uint64, key, imm uint32) error {
+	var data [writtenLen]byte
+	binary.LittleEndian.PutUint32(data[:], imm)
+	binary.LittleEndian.PutUint32(data[4:], uint32(n))
+	credits := c.owedCredits()
+	header := packImm(kindWritten, credits, 0)
+	sealed, err := c.sealInline(header, data[:])
+	if err != nil {
+		c.freeOp(o)
+		return c.refused(err)
+	}
+	seq, _ := c.next(true)
+	b := c.qp.StartSend()
+	if n > 0 {
+		b.WriteSGE(seq, 0, addr, key, m.sge(n))
+	} else {
+		b.Write(seq, 0, addr, key)
+	}
+	b.SendImm(seq+1, uverbs.Signaled, header)
+	b.Inline(sealed)
+	if err := b.Submit(); err != nil {
+		c.seal.tx.number-- // what has it was not sent
+		c.freeOp(o)
+		return c.unposted(err)
+	}
+	m.hold()
+	o.pending = 2
+	c.posted(request{m: m, op: o}, 0)
+	c.posted(request{op: o}, uverbs.Signaled)
+	c.sent(credits)
+	c.stats.Operations++
+	return nil
 }
 
 // An atomicOp is COMPARE_SWAP of x by y, or FETCH_ADD of x.

@@ -66,9 +66,13 @@ type Options struct {
 	// with ClientCAs and ClientAuth, tls.RequireAndVerifyClientCert, it also requires certificates of clients. A client
 	// sets RootCAs and, to prove who it is, Certificates. The certificate of a server has to have the host that is
 	// dialed, or ServerName. If a side does not trust the other, Dial returns [ErrUnauthenticated] with the cause, and so
-	// does ListenOptions.Refused. TLS does not encrypt what the program sends, reads and writes later: see the guide. By
+	// does ListenOptions.Refused. TLS does not encrypt what the program sends, reads and writes later: see Seal. By
 	// default there is no proof, and anybody who reaches the port is served. [Conn.TLS] has the certificates.
 	TLS *tls.Config
+
+	// Seal has messages encrypted and authenticated, with keys of the handshake of TLS, which has to be set, too. It is
+	// enough if one of the two sides sets it. If the other side cannot, connecting fails with [ErrUnauthenticated].
+	Seal bool
 
 	// Logger receives a record at level debug for each connection that begins or ends, and at level
 	// warn for each peer that breaks the protocol. Nil stands for none.
@@ -181,7 +185,10 @@ func (o *Options) hello() hello {
 	h := hello{versions: spoken, features: allFeatures, depth: o.Depth, eager: o.EagerSize, offers: o.Offers,
 		maxMessage: o.MaxMessage, data: o.PrivateData}
 	if o.TLS != nil {
-		h.features |= featureTLS
+		h.features |= featureTLS | featureSeal
+	}
+	if o.Seal {
+		h.features |= featureSealed
 	}
 	return h
 }

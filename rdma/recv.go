@@ -126,6 +126,9 @@ func (c *Conn) Recv(ctx context.Context) (Message, error) {
 			} else if m.large.done {
 				m = c.pop()
 				c.readAhead()
+				if m, err := c.opened(m); err != nil {
+					return m, c.opError("receive from", err)
+				}
 				return m, nil
 			}
 			if err := c.fetch(ctx, c.arrived[c.first].large); err != nil {
@@ -181,11 +184,13 @@ func (c *Conn) deliver(m Message) Message {
 	if large := m.large; large != nil {
 		m.Buffer = c.takeMessage(large.m, m.n)
 		large.m.drop()
-		c.freeIncoming(large)
 		if m.kind != kindReply {
 			c.owe() // its receive was posted again at once
 		}
-		m.large = released
+		if large.seal == nil { // otherwise, opened follows
+			c.freeIncoming(large)
+			m.large = released
+		}
 		return m
 	}
 	n := m.n
@@ -236,11 +241,18 @@ func (c *Conn) receive(wc *uverbs.WC) error {
 	c.heard = true
 	slot := &c.slots[wc.WRID&^recvBit]
 	c.inHand = slot.slot
+	n := int(wc.ByteLen)
+	if c.seal != nil {
+		var err error
+		if n, err = c.openSend(wc, slot); err != nil {
+			return err
+		}
+	}
 	if wc.Opcode == uverbs.WCRecvRDMAImm {
 		if c.eof {
 			return fmt.Errorf("%w: a WRITE with immediate data after the end", ErrProtocol)
 		}
-		return c.queue(Message{Buffer: Buffer{m: slot}, n: int(wc.ByteLen), imm: wc.Imm, write: true})
+		return c.queue(Message{Buffer: Buffer{m: slot}, n: n, imm: wc.Imm, write: true})
 	}
 	if wc.Flags&uverbs.WCWithImm == 0 {
 		return fmt.Errorf("%w: a SEND without immediate data", ErrProtocol)
@@ -249,7 +261,7 @@ func (c *Conn) receive(wc *uverbs.WC) error {
 	if err := c.getCredits(credits); err != nil {
 		return err
 	}
-	return c.dispatch(k, number, slot, int(wc.ByteLen))
+	return c.dispatch(k, number, slot, n)
 }
 
 // dispatch handles a SEND of n bytes.
@@ -300,6 +312,11 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 // dispatchVariant handles a SEND of a kind with variant.
 func (c *Conn) dispatchVariant(k kind, number int, slot *memory, n int) error {
 	switch {
+	case k == kindWritten && c.seal != nil && c.seal.receives:
+		return c.written(slot, n)
+	case k == kindSeal && c.seal != nil && c.seal.rx.number == 1:
+		c.repost(slot)
+		return nil
 	case !c.hasTrailers():
 	case k == kindCallTrailer:
 		body, t, err := readTerms(slot.bytes[:n])

@@ -101,8 +101,8 @@ func (c *Conn) send(ctx context.Context, k kind, number int, b, t []byte) error 
 		return c.tooLong(len(b))
 	}
 	room := len(b)
-	if room+len(t) <= c.remote.eager { // otherwise, t is sent with the offer
-		room += len(t)
+	if room+len(t) <= c.eager { // otherwise, t is sent with the offer
+		room += len(t) + c.tag
 	}
 	m, err := c.get(room)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *Conn) tooLong(n int) error {
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
-	if b.received() {
+	if b.received() || c.seal != nil {
 		return c.forward(ctx, k, number, b, t)
 	}
 	if err := c.hold("SendBuffer", b); err != nil {
@@ -136,7 +136,7 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 	}
 	var err error
 	switch {
-	case len(t) == 0 || n+len(t) > c.remote.eager:
+	case len(t) == 0 || n+len(t) > c.eager:
 		err = c.sendMemory(ctx, k, number, b.m, n, t)
 	case b.m.bytes == nil && n > 0: // there is nothing to copy
 		err = c.offer(ctx, k, number, b.m, n, t)
@@ -152,8 +152,13 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 	return nil
 }
 
-// forward sends a copy of a buffer, for example of a message that is in a receive, and releases it.
+// forward sends a copy of a buffer, for example of a message that is in a receive or that is to be sealed, and releases
+// it.
 func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
+	if n, ok := b.copyable(); !ok {
+		return fmt.Errorf("%w: %d bytes of a RegionFunc, which this process cannot seal: let the peer read them by Share, "+
+			"or send them on a connection without Options.Seal", uverbs.ErrInvalid, n)
+	}
 	err := b.withBytes("SendBuffer", func(p []byte) error { return c.send(ctx, k, number, p, t) })
 	if err == nil {
 		b.disown()
@@ -164,7 +169,7 @@ func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer, t []by
 // sendMemory sends n bytes of m. The caller's use of m passes to the request. If there is room for it in the same SEND,
 // the trailer t is also in m, behind the n bytes.
 func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n int, t []byte) error {
-	if n+len(t) > c.remote.eager {
+	if n+len(t) > c.eager {
 		return c.offer(ctx, k, number, m, n, t)
 	}
 	if err := c.lockToSend(ctx, k); err != nil {
@@ -176,9 +181,16 @@ func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n 
 	if k == kindMessage {
 		number = c.takenNumber()
 	}
+	imm, size := packImm(k, credits, number), n+len(t)
+	if c.seal != nil {
+		var err error
+		if size, err = c.sealMemory(imm, m, size); err != nil {
+			return c.refused(err)
+		}
+	}
 	b := c.qp.StartSend()
-	b.SendImm(seq, flags, packImm(k, credits, number))
-	b.SGE(m.sge(n + len(t)))
+	b.SendImm(seq, flags, imm)
+	b.SGE(m.sge(size))
 	if err := b.Submit(); err != nil {
 		return c.refused(err)
 	}
@@ -231,8 +243,15 @@ func (c *Conn) postJoined(k kind, number int, a, b []byte) error {
 func (c *Conn) postControl(k kind, number int, data []byte, signal bool) error {
 	seq, flags := c.next(signal)
 	credits := c.owedCredits()
+	imm := packImm(k, credits, number)
+	if c.seal != nil {
+		var err error
+		if data, err = c.sealInline(imm, data); err != nil {
+			return err
+		}
+	}
 	b := c.qp.StartSend()
-	b.SendImm(seq, flags, packImm(k, credits, number))
+	b.SendImm(seq, flags, imm)
 	b.Inline(data)
 	if err := b.Submit(); err != nil {
 		return err

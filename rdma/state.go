@@ -31,6 +31,9 @@ type Conn struct {
 	local       netip.AddrPort
 	peer        netip.AddrPort
 	inline      int // SENDs up to this length need no memory
+	eager       int // length of the longest SEND that the peer has receives for
+	tag         int // what seal adds to a SEND: inline and eager are without it
+	seal        *seals
 
 	mu sync.Mutex
 	ending
@@ -184,10 +187,11 @@ const (
 // An incoming is a message that the peer has offered. Its fields belong to c.mu.
 type incoming struct {
 	offer   offer
-	number  int     // of the offer
-	m       *memory // into which it is read
-	proofs  int     // how many ends of it could be read: see prove
-	grows   bool    // a call waits for memory for it, or registers it
+	number  int       // of the offer
+	seal    *longSeal // nil if it is not sealed
+	m       *memory   // into which it is read
+	proofs  int       // how many ends of it could be read: see prove
+	grows   bool      // a call waits for memory for it, or registers it
 	reading bool
 	done    bool
 	dropped bool // no call waits for it

@@ -79,12 +79,20 @@ func (c *Conn) handshake(ctx context.Context, peer role) error {
 	if err != nil {
 		return err
 	}
+	seal, err := c.agreeSeal(peer)
+	if err != nil {
+		return err
+	}
 	p := &pipe{c: c, ctx: ctx}
 	t := tls.Server(p, c.options.TLS)
 	if peer == server {
 		t = tls.Client(p, c.options.TLS)
 	}
-	if err = t.HandshakeContext(ctx); err == nil {
+	err = t.HandshakeContext(ctx)
+	if err == nil && seal {
+		err = c.setSeals(t, own, peer.other())
+	}
+	if err == nil {
 		err = exchangeDigests(t, own, peer)
 	}
 	state := t.ConnectionState()
@@ -102,7 +110,7 @@ func (c *Conn) handshake(ctx context.Context, peer role) error {
 			ErrUnauthenticated, tls.VersionName(state.Version))
 	}
 	c.tls = &state
-	return nil
+	return c.endOfProof(c.startSealing(ctx))
 }
 
 // endOfProof returns the error of a handshake during which the connection has ended because of err.
@@ -200,7 +208,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 // Write implements net.Conn. It sends messages that need no offer.
 func (p *pipe) Write(b []byte) (n int, err error) {
 	for n < len(b) {
-		part := b[n:min(n+p.c.remote.eager, len(b))]
+		part := b[n:min(n+p.c.eager, len(b))]
 		if err := p.c.send(p.ctx, kindMessage, 0, part, nil); err != nil {
 			return n, p.fail(err)
 		}
@@ -250,6 +258,9 @@ func (c *Conn) recvPlain(ctx context.Context) (Message, error) {
 	if m := &c.arrived[c.first]; m.large != nil || m.write || m.kind != kindMessage {
 		return Message{}, fmt.Errorf("%w: a call, a WRITE or a long message before the handshake of TLS has ended",
 			ErrProtocol)
+	}
+	if s := c.seal; s != nil && s.unread > 0 {
+		s.unread--
 	}
 	return c.pop(), nil
 }

@@ -11,7 +11,11 @@ import (
 
 // completeTLS checks o.TLS and replaces it by a copy that permits TLS 1.3 only.
 func (o *Options) completeTLS() error {
-	if o.TLS == nil {
+	switch {
+	case o.TLS == nil && o.Seal:
+		return fmt.Errorf("%w: Options.Seal is set and Options.TLS is not, from which the keys come: set it, too",
+			uverbs.ErrInvalid)
+	case o.TLS == nil:
 		return nil
 	}
 	if v := o.TLS.MaxVersion; v != 0 && v < tls.VersionTLS13 {

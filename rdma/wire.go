@@ -32,10 +32,14 @@ const (
 	kindCancel              // no caller waits for the reply to the call with this number: needs featureCancel
 	kinds
 
-	// variant is a bit of kinds that are like those without it but for their bodies. They need featureTrailers.
+	// variant is a bit of kinds that are like those without it but for their bodies. The next two need featureTrailers.
 	variant         kind = 8
 	kindCallTrailer      = kindCall | variant  // a call with a trailer behind its body
 	kindError            = kindReply | variant // the reply is an error
+
+	// These need featureSeal.
+	kindWritten = kindMessage | variant // a WRITE with immediate data: see postWritten
+	kindSeal    = kindCredits | variant // the first SEND that is sealed
 )
 
 // base returns the kind without variant.
@@ -84,7 +88,10 @@ type offer struct {
 	length uint64
 }
 
-const offerLen = 24
+const (
+	offerLen       = 24
+	sealedOfferLen = offerLen + longSealLen
+)
 
 func (o *offer) put(b *[offerLen]byte) {
 	le := binary.LittleEndian

@@ -54,10 +54,10 @@ var fileLayers = map[string][]fileLayer{
 	},
 	"rdma": {
 		{"values: errors, what is on the wire, options",
-			"doc errors callerror wire trailer metadata options hello tlsoptions histogram"},
+			"doc errors callerror wire trailer metadata options hello tlsoptions seal histogram"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end " +
-			"shared sharing"},
+			"sealed shared sharing"},
 		{"memory of peers", "token region onesided batch flush"},
 		{"calls", "call cancel arrived stats"},
 		{"connections that are idle or silent", "idle keepalive"},
@@ -131,6 +131,7 @@ var upwardUses = map[string][]string{
 		"recv: cancel",       // likewise
 		"end: call",          // which the end of a Conn ends
 		"end: cancel",        // likewise
+		"sealed: arrived",    // what is dropped when a message was forged
 	},
 	"rsocket": {
 		"errors: conn",          // the addresses in an error

@@ -1,0 +1,95 @@
+package rdma_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// sealedPair returns a sealed connection. The client or the server sets Options.Seal.
+func sealedPair(t testing.TB, o rdma.Options, byServer bool) *pair {
+	t.Helper()
+	server, client := configs(t)
+	co, so := o, o
+	co.TLS, so.TLS = client, server
+	co.Seal, so.Seal = !byServer, byServer
+	p := connect(t, &co, &so)
+	if !p.client.Sealed() || !p.server.Sealed() {
+		t.Fatal("the connection is not sealed")
+	}
+	return p
+}
+
+// sealedLengths are lengths of messages around the limits of what is sent in another way.
+func sealedLengths(eager int) []int {
+	return []int{0, 1, 15, 16, 17, 64, 111, 112, 113, 127, 128, 129, 1024, 2048, eager - 17, eager - 16, eager - 15,
+		eager - 1, eager, eager + 1, 10000, 1<<20 - 1, 1 << 20, 1<<20 + 1}
+}
+
+// randomBytes returns n bytes that are the same in each run.
+func randomBytes(n int) []byte {
+	b, r := make([]byte, n), rand.New(rand.NewPCG(1, uint64(n)))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// TestSealed checks that messages, calls and replies of all lengths arrive, in both directions.
+func TestSealed(t *testing.T) {
+	for _, eager := range []int{256, 4096, 1 << 20} {
+		for _, byServer := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d by server %v", eager, byServer), func(t *testing.T) {
+				p := sealedPair(t, rdma.Options{EagerSize: eager, MaxMessage: 2 << 20}, byServer)
+				if s := p.client.Stats(); s != (rdma.Stats{}) {
+					t.Errorf("the handshake counts in %+v", s)
+				}
+				echoed := background(func() error { return echoSealed(t, p.server) })
+				for _, n := range sealedLengths(eager) {
+					b := randomBytes(n)
+					check(t, p.client.Send(limit(t), b))
+					sealedSame(t, "echo", b, must(p.client.Recv(limit(t)))(t))
+					sealedSame(t, "reply", b, must(p.client.Call(limit(t), b))(t))
+					buf := must(p.client.Alloc(n))(t)
+					copy(buf.Bytes(), b)
+					check(t, p.client.SendBuffer(limit(t), buf))
+					sealedSame(t, "echo of a buffer", b, must(p.client.Recv(limit(t)))(t))
+				}
+				check(t, p.client.Close())
+				check(t, within(t, echoed, "the server"))
+			})
+		}
+	}
+}
+
+func sealedSame(t *testing.T, what string, want []byte, m rdma.Message) {
+	t.Helper()
+	if got := m.Copy(); !bytes.Equal(got, want) {
+		t.Errorf("%s of %d bytes: %d bytes, which are others", what, len(want), len(got))
+	}
+}
+
+// echoSealed sends back messages and calls until the peer closes the connection.
+func echoSealed(t *testing.T, c *rdma.Conn) error {
+	for {
+		m, err := c.Recv(limit(t))
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case m.IsCall():
+			err = m.Reply(limit(t), m.Bytes())
+			m.Release()
+		default:
+			err = c.SendBuffer(limit(t), m.Buffer)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
