@@ -14,7 +14,10 @@ func TestLevels(t *testing.T) {
 		"rdma": {"read ", "write ", "small ", "large ", "connect ", "many "},
 		"cm":   {"read ", "write ", "small ", "large ", "connect ", "many "},
 		"tcp":  {"small ", "large ", "connect ", "many "},
-		"":     {"read_rdma ", "write_cm ", "small_ratio ", "large_cm ", "offered_rdma ", "connect_cm ", "many_rdma "},
+
+		"sealed": {"small_sealed ", "small_ratio ", "large_tls ", "connect_sealed ", "many_tls "},
+
+		"": {"read_rdma ", "write_cm ", "small_ratio ", "large_cm ", "offered_rdma ", "connect_cm ", "many_rdma "},
 	}
 	for level, want := range of {
 		t.Run(level, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -9,17 +10,17 @@ import (
 	"github.com/goverbs/goverbs/bench/measure"
 )
 
-// overTCP does the work with package net. A message begins with its length.
-type overTCP struct {
+// overStream does the work on connections of package net. A message begins with its length.
+type overStream struct {
 	net.Listener
 	data   []byte
 	served chan error // of each connection
 }
 
-// A tcpConn is the client's end of a connection.
-type tcpConn struct {
+// A streamConn is the client's end of a connection.
+type streamConn struct {
 	net.Conn
-	of *overTCP
+	of *overStream
 }
 
 func newTCP(addr string) (*measure.Level, error) {
@@ -27,28 +28,32 @@ func newTCP(addr string) (*measure.Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &overTCP{l, make([]byte, largeSize), make(chan error)}
+	return newStream(l, func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) })
+}
+
+func newStream(l net.Listener, connect func() (net.Conn, error)) (*measure.Level, error) {
+	t := &overStream{l, make([]byte, largeSize), make(chan error)}
 	go t.accept()
 	dial := func() (measure.Conn, error) {
-		c, err := net.Dial("tcp", l.Addr().String())
-		return tcpConn{c, t}, err
+		c, err := connect()
+		return streamConn{c, t}, err
 	}
 	client, err := dial()
 	return &measure.Level{Conn: client, Dial: dial, Close: l.Close}, err
 }
 
-func (t *overTCP) accept() {
+func (t *overStream) accept() {
 	for {
 		c, err := t.Accept()
 		if err != nil {
 			return
 		}
-		go func() { t.served <- errors.Join(serveTCP(c), c.Close()) }()
+		go func() { t.served <- errors.Join(serveStream(c), c.Close()) }()
 	}
 }
 
-// serveTCP sends the start of each message back.
-func serveTCP(c net.Conn) error {
+// serveStream sends the start of each message back.
+func serveStream(c net.Conn) error {
 	b := make([]byte, smallSize)
 	for {
 		_, err := io.ReadFull(c, b[:smallSize])
@@ -70,15 +75,20 @@ func serveTCP(c net.Conn) error {
 	}
 }
 
-func (c tcpConn) Send(n int) error {
+func (c streamConn) Send(n int) error {
 	binary.LittleEndian.PutUint32(c.of.data, uint32(n))
 	_, err := c.Write(c.of.data[:n])
 	return err
 }
 
-func (c tcpConn) Recv() error {
+func (c streamConn) Recv() error {
 	_, err := io.ReadFull(c, c.of.data[:smallSize])
 	return err
 }
 
-func (c tcpConn) Close() error { return errors.Join(c.Conn.Close(), <-c.of.served) }
+func (c streamConn) Close() error {
+	if t, ok := c.Conn.(*tls.Conn); ok { // the other side closes after the end of TLS, which it replies to
+		return errors.Join(t.CloseWrite(), <-c.of.served, t.Close())
+	}
+	return errors.Join(c.Conn.Close(), <-c.of.served)
+}
