@@ -129,6 +129,8 @@ func (b Buffer) disown() bool {
 		if b.m.state.CompareAndSwap(s, t) {
 			if released != nil {
 				(*released)()
+				// The next message in the memory may be one of the handshake, which is not watched.
+				b.m.released.CompareAndSwap(released, nil)
 			}
 			b.m.giveBack(t)
 			return true
