@@ -99,7 +99,7 @@ func (o *Options) connMemory() int64 {
 	c := &Conn{options: o}
 	sends, _ := c.sends()
 	receives := o.Depth + c.extraReceives() + replyDepth(o.Depth)
-	return memlock.Queues(sends, receives, sends+receives) + int64(receives)*int64(o.EagerSize)
+	return memlock.Queues(sends, receives, sends+receives) + int64(receives)*int64(o.receiveLen())
 }
 
 // sharedMemory returns how many bytes are registered for shared receives at a device.
@@ -108,7 +108,7 @@ func (o *ListenOptions) sharedMemory() int64 {
 	if n == 0 {
 		return 0
 	}
-	return int64(n)*int64(o.EagerSize) + memlock.SharedQueue(n)
+	return int64(n)*int64(o.receiveLen()) + memlock.SharedQueue(n)
 }
 
 // sharingMemory returns about how many bytes a connection with shared receives needs beside them.

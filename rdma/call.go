@@ -121,7 +121,7 @@ func (c *Conn) trailer(ctx context.Context, n int, copied bool) (t trailer, err 
 // fits reports whether a trailer can be sent with a body of n bytes, or with its offer. A deadline alone does not make
 // a body an offer.
 func (c *Conn) fits(n int, copied bool, t *trailer) bool {
-	eager, size := c.eager, t.size()
+	eager, size := c.remote.eager, t.size()
 	return copied && n+size <= eager ||
 		c.offerLen()+size <= eager && n > 0 && len(c.windows) > 0 && (n > eager || len(t.pairs) > 0)
 }
@@ -497,7 +497,7 @@ func (m Message) ReplyError(ctx context.Context, err error) error {
 	if !m.c.hasTrailers() {
 		return m.refuse(ctx, e)
 	}
-	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.eager), nil) })
+	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.remote.eager), nil) })
 }
 
 // refuse closes the connection with the error of a call, unless the peer has canceled the call: then it does not look

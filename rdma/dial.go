@@ -111,7 +111,6 @@ func (c *Conn) setUp() error {
 // agree sets what the sides permit each other. c.remote is set.
 func (c *Conn) agree() {
 	c.local, c.peer = c.cm.LocalAddr(), c.cm.RemoteAddr()
-	c.eager = c.remote.eager
 	c.messages.credits, c.messages.most = c.remote.depth, c.remote.window()
 	c.replies.most = replyDepth(c.remote.window())
 	c.initWindows(min(c.options.Offers, c.remote.offers))

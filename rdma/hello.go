@@ -68,7 +68,7 @@ const (
 	featureTrailers                      // kindCallTrailer and kindError
 	featureTLS                           // the connection begins with a handshake of TLS: only with Options.TLS
 	featureWindow                        // more credits than the peer's depth, up to the window in its hello
-	featureSeal                          // the side can seal messages: only with featureTLS
+	featureSeal                          // the side can seal, and has room for it in its receives: only with featureTLS
 	featureSealed                        // the side wants to: with Options.Seal
 
 	allFeatures = featureCancel | featureTrailers | featureWindow

@@ -181,6 +181,14 @@ func orDefault[T int | time.Duration](n, d T) T {
 	return n
 }
 
+// receiveLen returns the length of receives in bytes. With TLS, messages may be sealed.
+func (o *Options) receiveLen() int {
+	if o.TLS != nil {
+		return o.EagerSize + tagLen
+	}
+	return o.EagerSize
+}
+
 func (o *Options) hello() hello {
 	h := hello{versions: spoken, features: allFeatures, depth: o.Depth, eager: o.EagerSize, offers: o.Offers,
 		maxMessage: o.MaxMessage, data: o.PrivateData}

@@ -19,7 +19,7 @@ func (c *Conn) initReceives(n int) {
 
 // allocReceives registers memory for n more receives.
 func (c *Conn) allocReceives(n int) error {
-	size := c.options.EagerSize
+	size := c.options.receiveLen()
 	if err := c.account.tryFixed(int64(n * size)); err != nil || c.shared != nil {
 		return err
 	}
@@ -126,7 +126,8 @@ func (c *Conn) Recv(ctx context.Context) (Message, error) {
 			} else if m.large.done {
 				m = c.pop()
 				c.readAhead()
-				if m, err := c.opened(m); err != nil {
+				m, err := c.opened(m)
+				if err != nil {
 					return m, c.opError("receive from", err)
 				}
 				return m, nil

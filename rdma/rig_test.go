@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"os"
 	"testing"
@@ -96,13 +97,32 @@ func (p *pair) listenAddr() string {
 // sharedReceives are those of the listeners that listening returns options for. TestShared sets it.
 var sharedReceives int
 
+// sealing has the connections that dial establishes sealed, if it is not nil. TestSealedAsOthers sets it.
+var sealing *struct{ server, client *tls.Config }
+
 // listening returns the options of a listener whose connections have the options o.
 func listening(o *rdma.Options) *rdma.ListenOptions {
 	full := &rdma.ListenOptions{SharedReceives: sharedReceives}
 	if o != nil {
 		full.Options = *o
 	}
+	if sealing != nil {
+		full.TLS, full.Seal = sealing.server, true
+	}
 	return full
+}
+
+// dialingOptions returns the options of a client for those that a test sets.
+func dialingOptions(o *rdma.Options) *rdma.Options {
+	if sealing == nil {
+		return o
+	}
+	full := rdma.Options{}
+	if o != nil {
+		full = *o
+	}
+	full.TLS = sealing.client
+	return &full
 }
 
 // addr returns where clients find l.
@@ -127,7 +147,7 @@ func (p *pair) dial(t testing.TB, client, server *rdma.Options) {
 			accepted <- c
 		}()
 	})
-	p.onClient(func() { p.client = must(rdma.Dial(ctx, p.addr(l), client))(t) })
+	p.onClient(func() { p.client = must(rdma.Dial(ctx, p.addr(l), dialingOptions(client)))(t) })
 	p.server = <-accepted
 	check(t, l.Close())
 	if p.server == nil {

@@ -46,7 +46,7 @@ type sealer struct {
 
 // newSealer returns a sealer for messages of up to longest bytes.
 func newSealer(secret []byte, longest int) (*sealer, error) {
-	blocks := uint64(longest)/aes.BlockSize + 2 // with the last one, and the one for the tag
+	blocks := uint64(longest)/aes.BlockSize + 2 // with what is left, and that of the tag
 	s := &sealer{secret: secret, shift: bits.Len64(maxBlocks/blocks) - 1}
 	return s, s.setKey(0)
 }

@@ -57,7 +57,7 @@ func (c *Conn) startSealing(ctx context.Context) error {
 			return err
 		}
 		if !s.sends && c.space() > 0 {
-			c.eager, c.inline, c.tag, s.sends = c.eager-tagLen, c.inline-tagLen, tagLen, true
+			c.inline, c.tag, s.sends = c.inline-tagLen, tagLen, true
 			if err := c.postControl(kindSeal, 0, nil, false); err != nil {
 				return c.refused(err)
 			}

@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,8 +27,8 @@ func sealedPair(t testing.TB, o rdma.Options, byServer bool) *pair {
 
 // sealedLengths are lengths of messages around the limits of what is sent in another way.
 func sealedLengths(eager int) []int {
-	return []int{0, 1, 15, 16, 17, 64, 111, 112, 113, 127, 128, 129, 1024, 2048, eager - 17, eager - 16, eager - 15,
-		eager - 1, eager, eager + 1, 10000, 1<<20 - 1, 1 << 20, 1<<20 + 1}
+	return []int{0, 1, 15, 16, 17, 64, 111, 112, 113, 127, 128, 129, 1024, 2048, eager - 16, eager - 1, eager, eager + 1,
+		eager + 16, eager + 17, 10000, 1<<20 - 1, 1 << 20, 1<<20 + 1}
 }
 
 // randomBytes returns n bytes that are the same in each run.
@@ -91,5 +92,39 @@ func echoSealed(t *testing.T, c *rdma.Conn) error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// sealAll has all connections sealed until the test ends.
+func sealAll(t *testing.T) {
+	server, client := configs(t)
+	sealing = &struct{ server, client *tls.Config }{server, client}
+	t.Cleanup(func() { sealing = nil })
+}
+
+// TestSealedAsOthers runs tests with connections that are sealed, also with shared receives.
+func TestSealedAsOthers(t *testing.T) {
+	sealAll(t)
+	for name, f := range map[string]func(t *testing.T){
+		"Messages": TestMessages, "SlowReceiver": TestSlowReceiver, "HeldMessages": TestHeldMessages, "Calls": TestCalls,
+		"LateReplies": TestLateReplies, "AllMessagesHeld": TestAllMessagesHeld, "HeldReplies": TestHeldReplies,
+		"MutualCalls": TestMutualCalls, "Forward": TestForward, "Stress": stress, "Metadata": TestMetadata,
+		"HandleReplies": TestHandleReplies, "HandleErrors": TestHandleErrors, "CancelRace": TestCancelRace,
+		"OneSided": TestOneSided, "WriteImm": TestWriteImm, "Batch": TestBatch, "Slices": TestSlices,
+		"FanOut": TestFanOut, "RegionBuffers": TestRegionBuffers, "Flush": TestFlush, "TooLong": TestTooLong,
+		"CloseDelivers": TestCloseDelivers, "CloseEndsCalls": TestCloseEndsCalls, "UndeliveredCount": TestUndeliveredCount,
+		"EndBesideEverything": TestEndBesideEverything, "PacketLoss": TestPacketLoss, "RemovedDevice": TestRemovedDevice,
+		"IdleTimeout": TestIdleTimeout,
+	} {
+		t.Run(name, f)
+	}
+	sharedReceives = 16
+	t.Cleanup(func() { sharedReceives = 0 })
+	for name, f := range map[string]func(t *testing.T){
+		"Messages": TestMessages, "SlowReceiver": TestSlowReceiver, "Calls": TestCalls, "Stress": stress,
+		"AllMessagesHeld": TestAllMessagesHeld, "HeldReplies": TestHeldReplies, "WriteImm": TestWriteImm,
+		"CancelRace": TestCancelRace, "PacketLoss": TestPacketLoss,
+	} {
+		t.Run("shared "+name, f)
 	}
 }

@@ -101,7 +101,7 @@ func (c *Conn) send(ctx context.Context, k kind, number int, b, t []byte) error 
 		return c.tooLong(len(b))
 	}
 	room := len(b)
-	if room+len(t) <= c.eager { // otherwise, t is sent with the offer
+	if room+len(t) <= c.remote.eager { // otherwise, t is sent with the offer
 		room += len(t) + c.tag
 	}
 	m, err := c.get(room)
@@ -136,7 +136,7 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 	}
 	var err error
 	switch {
-	case len(t) == 0 || n+len(t) > c.eager:
+	case len(t) == 0 || n+len(t) > c.remote.eager:
 		err = c.sendMemory(ctx, k, number, b.m, n, t)
 	case b.m.bytes == nil && n > 0: // there is nothing to copy
 		err = c.offer(ctx, k, number, b.m, n, t)
@@ -169,7 +169,7 @@ func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer, t []by
 // sendMemory sends n bytes of m. The caller's use of m passes to the request. If there is room for it in the same SEND,
 // the trailer t is also in m, behind the n bytes.
 func (c *Conn) sendMemory(ctx context.Context, k kind, number int, m *memory, n int, t []byte) error {
-	if n+len(t) > c.eager {
+	if n+len(t) > c.remote.eager {
 		return c.offer(ctx, k, number, m, n, t)
 	}
 	if err := c.lockToSend(ctx, k); err != nil {

@@ -91,7 +91,7 @@ func (t *sharedSet) close() error {
 // create registers and posts the receives.
 func (s *shared) create(p *pool) error {
 	o := s.set.options
-	n, size := o.SharedReceives, o.EagerSize
+	n, size := o.SharedReceives, o.receiveLen()
 	if b := s.set.budget; b != nil {
 		if err := b.used.Reserve(o.sharedMemory()); err != nil {
 			return memoryLimit(cm.ErrServerLimit, err)

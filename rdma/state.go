@@ -31,8 +31,7 @@ type Conn struct {
 	local       netip.AddrPort
 	peer        netip.AddrPort
 	inline      int // SENDs up to this length need no memory
-	eager       int // length of the longest SEND that the peer has receives for
-	tag         int // what seal adds to a SEND: inline and eager are without it
+	tag         int // what seal adds to a SEND: inline is without it
 	seal        *seals
 
 	mu sync.Mutex

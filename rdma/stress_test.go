@@ -64,7 +64,7 @@ func stress(t *testing.T) {
 		for i := range conns {
 			clients.Go(func() {
 				dialing <- struct{}{}
-				c, err := rdma.Dial(ctx, p.addr(l), nil)
+				c, err := rdma.Dial(ctx, p.addr(l), dialingOptions(nil))
 				<-dialing
 				if err != nil {
 					t.Error(err)

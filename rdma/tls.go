@@ -208,7 +208,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 // Write implements net.Conn. It sends messages that need no offer.
 func (p *pipe) Write(b []byte) (n int, err error) {
 	for n < len(b) {
-		part := b[n:min(n+p.c.eager, len(b))]
+		part := b[n:min(n+p.c.remote.eager, len(b))]
 		if err := p.c.send(p.ctx, kindMessage, 0, part, nil); err != nil {
 			return n, p.fail(err)
 		}

@@ -9,7 +9,7 @@ import (
 // TestTrailerAllocations checks that a call without metadata allocates nothing for its trailer, and that one with
 // metadata sends the pairs as they are encoded.
 func TestTrailerAllocations(t *testing.T) {
-	c := &Conn{remote: honestHello(), eager: defaultEager}
+	c := &Conn{remote: honestHello()}
 	plain := context.Background()
 	ctx, cancel := context.WithTimeout(plain, time.Hour)
 	defer cancel()
