@@ -96,7 +96,7 @@ func (m *Machine) problem(err error) {
 
 // UseProcess makes the file that of a program in another process. The rules are those of programs in Go, so those that
 // programs on the machine break are no errors any more.
-func (f *file) UseProcess(p fakemlx5.Process) error {
+func (f *file) UseProcess(p ioctltest.Process) error {
 	f.m.foreign.Store(true)
 	return f.Kernel.UseProcess(p)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -29,9 +30,9 @@ func TestECECommands(t *testing.T) {
 			d.s.OnCommand = func(c ioctl.Call) {
 				switch h := c.Header(); {
 				case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
-					created = append(created, fakemlx5.Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
-				case fakemlx5.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx:
-					modified = append(modified, fakemlx5.Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
+					created = append(created, call.In[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
+				case call.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx:
+					modified = append(modified, call.In[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions)
 				}
 			}
 		})

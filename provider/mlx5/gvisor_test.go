@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -201,7 +201,7 @@ func proxies(c ioctl.Call) (bad []string) {
 		return []string{name}
 	}
 	if h.ObjectId == uapi.UVERBS_OBJECT_DEVICE && h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE {
-		if addresses := unmirrored[fakemlx5.Num(c, uapi.UVERBS_ATTR_WRITE_CMD)]; addresses != "" {
+		if addresses := unmirrored[call.Num(c, uapi.UVERBS_ATTR_WRITE_CMD)]; addresses != "" {
 			bad = append(bad, addresses)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -89,9 +89,9 @@ func TestOutOfOrderCommands(t *testing.T) {
 			const modifyEx = uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
 			switch h := c.Header(); {
 			case h.ObjectId == uapi.UVERBS_OBJECT_QP && h.MethodId == uapi.UVERBS_METHOD_QP_CREATE:
-				slots = fakemlx5.Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).RqWqeCount
-			case fakemlx5.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx:
-				masks = append(masks, fakemlx5.Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).CompMask)
+				slots = call.In[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN).RqWqeCount
+			case call.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx:
+				masks = append(masks, call.In[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).CompMask)
 			}
 		}
 	})

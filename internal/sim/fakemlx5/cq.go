@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -23,8 +24,8 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 func log2(n uint32) uint8 { return uint8(bits.TrailingZeros32(max(n, 1))) }
 
 func (k *Kernel) createCQ(c ioctl.Call) error {
-	u := Input[uapi.Mlx5IbCreateCq](c, uapi.UVERBS_ATTR_UHW_IN)
-	entries := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_CQ_CQE)) + 1)
+	u := call.In[uapi.Mlx5IbCreateCq](c, uapi.UVERBS_ATTR_UHW_IN)
+	entries := powerOfTwo(int(call.Num(c, uapi.UVERBS_ATTR_CREATE_CQ_CQE)) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)
 	k.locate(&u.BufAddr, &u.DbAddr)
 	if other := u.Flags &^ uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX; other != 0 { // timestamps count ticks
@@ -40,12 +41,12 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 		k.unpin(spans)
 		return refused
 	}
-	h := handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE)
+	h := call.Handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 	k.CQs[h] = &CQ{q, u.BufAddr, int(log2(uint32(entries))), int(u.CqeSize), spans}
 	k.adapter.cqs[q.Number] = cqOwner{k, h}
 	size := uint32(entries - 1)
-	reply(c, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &size)
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateCqResp{Cqn: q.Number})
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &size)
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateCqResp{Cqn: q.Number})
 	return nil
 }
 
@@ -53,7 +54,7 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 // or an old kernel chooses it.
 func (k *Kernel) registerPage(c ioctl.Call, u *uapi.Mlx5IbCreateCq) uint32 {
 	named := u.Flags&uapi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX != 0
-	if a := attr(c, uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX); a != nil {
+	if a := call.Attr(c, uapi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX); a != nil {
 		if named || a.Data>>16 == 0 {
 			k.problem("the request names the register page %#x twice", a.Data)
 		}
@@ -67,8 +68,8 @@ func (k *Kernel) registerPage(c ioctl.Call, u *uapi.Mlx5IbCreateCq) uint32 {
 
 // resizeCQ resizes the device's CQ, which the device may refuse.
 func (k *Kernel) resizeCQ() error {
-	r := Input[uapi.IbUverbsResizeCq](k.call, uapi.UVERBS_ATTR_CORE_IN)
-	u := Input[uapi.Mlx5IbResizeCq](k.call, uapi.UVERBS_ATTR_UHW_IN)
+	r := call.In[uapi.IbUverbsResizeCq](k.call, uapi.UVERBS_ATTR_CORE_IN)
+	u := call.In[uapi.Mlx5IbResizeCq](k.call, uapi.UVERBS_ATTR_UHW_IN)
 	q := k.CQs[r.CqHandle]
 	entries := powerOfTwo(int(r.Cqe) + 1)
 	n := uint64(entries) * uint64(u.CqeSize)

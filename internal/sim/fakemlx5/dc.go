@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -51,11 +52,11 @@ func setDCI(a *engine.QPAttr, u *uapi.Mlx5IbCreateQp) error {
 // createDCT records the attributes of a DCT.
 func (k *Kernel) createDCT(c ioctl.Call, u *uapi.Mlx5IbCreateQp) {
 	d := &dct{creation: creationOf(c), attr: engine.QPAttr{
-		PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UserIndex: u.Uidx, DCKey: u.SqBufAddr,
-		SRQ:    k.SRQs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)].Number,
-		RecvCQ: k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)].Number}}
-	k.dcts[handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = d
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{EceOptions: ECEOptions * (u.EceOptions >> 28)})
+		PD: k.PDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UserIndex: u.Uidx, DCKey: u.SqBufAddr,
+		SRQ:    k.SRQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)].Number,
+		RecvCQ: k.CQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)].Number}}
+	k.dcts[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = d
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateQpResp{EceOptions: ECEOptions * (u.EceOptions >> 28)})
 }
 
 // modifyDCT records attributes, and creates the device's DCT: mlx5_ib_modify_dct.

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -33,7 +34,7 @@ const resetStream = 1 << 0
 
 // commandOf returns the input and the output of a command of DevX, or nil if they are shorter than the command's.
 func commandOf(c ioctl.Call, inID, outID uint16, inSize, outSize int) (in, out []byte) {
-	i, o := attr(c, inID), attr(c, outID)
+	i, o := call.Attr(c, inID), call.Attr(c, outID)
 	if i == nil || o == nil || int(i.Len) < inSize || int(o.Len) < outSize {
 		return nil, nil
 	}
@@ -92,7 +93,7 @@ func (k *Kernel) devxEvents(c ioctl.Call) error {
 	if err != nil {
 		return err
 	}
-	attr(c, uapi.MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE).Data = uint64(fd)
+	call.Attr(c, uapi.MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE).Data = uint64(fd)
 	return nil
 }
 
@@ -112,14 +113,14 @@ func (k *Kernel) devxCreate(c ioctl.Call) error {
 	k.adapter.reserved++
 	h := k.adapter.reserved
 	k.objs[h] = true
-	attr(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE).Data = uint64(h)
+	call.Attr(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE).Data = uint64(h)
 	prm.GeneralObjectOutObjID.Set(out, uint64(firstReserved+h<<logReserved))
 	return nil
 }
 
 // devxDestroy destroys a block of reserved QP numbers.
 func (k *Kernel) devxDestroy(c ioctl.Call) error {
-	h := handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE)
+	h := call.Handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE)
 	if !k.objs[h] {
 		return unix.ENOENT
 	}
@@ -131,7 +132,7 @@ func (k *Kernel) devxDestroy(c ioctl.Call) error {
 func (k *Kernel) devxModify(c ioctl.Call) error {
 	in, out := commandOf(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT,
 		prm.ModifyTISIn.Size, prm.ModifyQPOut.Size)
-	h := handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE)
+	h := call.Handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE)
 	q := k.QPs[h]
 	switch {
 	case k.NoDevX:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/race"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -180,9 +181,9 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 	switch h := c.Header(); [2]uint16{h.ObjectId, h.MethodId} {
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_GET_CONTEXT}:
 		k.opened = true
-		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &k.Reply)
+		call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &k.Reply)
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_QUERY_CONTEXT}:
-		reply(c, uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &k.Reply)
+		call.Reply(c, uapi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &k.Reply)
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_QUERY_MR}:
 		k.queryMR(c)
 	case [2]uint16{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_ALLOC}:
@@ -209,7 +210,7 @@ var refused error = unix.EINVAL
 // created removes the kernel's object if the device has refused to create its part.
 func (k *Kernel) created(c ioctl.Call, id uint16, err error) error {
 	if err != nil {
-		k.Forget(handle(c, id))
+		k.Forget(call.Handle(c, id))
 	}
 	return err
 }
@@ -217,16 +218,16 @@ func (k *Kernel) created(c ioctl.Call, id uint16, err error) error {
 // invokeWrite executes the commands that INVOKE_WRITE carries.
 func (k *Kernel) invokeWrite(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
-	switch Num(c, uapi.UVERBS_ATTR_WRITE_CMD) {
+	switch call.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) {
 	case uapi.IB_USER_VERBS_CMD_ALLOC_PD:
 		pd, err := k.adapter.HCA.CreatePD()
 		k.check(err)
-		k.PDs[output[uapi.IbUverbsAllocPdResp](c, out).PdHandle] = pd
-		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbAllocPdResp{Pdn: pd})
+		k.PDs[call.Out[uapi.IbUverbsAllocPdResp](c, out).PdHandle] = pd
+		call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbAllocPdResp{Pdn: pd})
 	case uapi.IB_USER_VERBS_CMD_OPEN_XRCD:
 		x, err := k.adapter.HCA.CreateXRCD()
 		k.check(err)
-		k.XRCDs[output[uapi.IbUverbsOpenXrcdResp](c, out).XrcdHandle] = x
+		k.XRCDs[call.Out[uapi.IbUverbsOpenXrcdResp](c, out).XrcdHandle] = x
 	case uapi.IB_USER_VERBS_CMD_REG_MR:
 		return k.regMR(c)
 	case uapi.IB_USER_VERBS_CMD_REREG_MR:
@@ -236,36 +237,36 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 	case uapi.IB_USER_VERBS_CMD_ALLOC_MW:
 		return k.allocMW(c)
 	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
-		entries := powerOfTwo(int(Input[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
-		reply(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
+		entries := powerOfTwo(int(call.In[uapi.IbUverbsResizeCq](c, in).Cqe) + 1)
+		call.Reply(c, out, &uapi.IbUverbsResizeCqResp{Cqe: uint32(entries - 1)})
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
-		resp := uapi.Mlx5IbModifyQpResp{EceOptions: Input[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions &
+		resp := uapi.Mlx5IbModifyQpResp{EceOptions: call.In[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions &
 			ECEOptions}
-		if d := k.dcts[Input[uapi.IbUverbsExModifyQp](c, in).Base.QpHandle]; d != nil {
+		if d := k.dcts[call.In[uapi.IbUverbsExModifyQp](c, in).Base.QpHandle]; d != nil {
 			resp.Dctn = d.number
 		}
-		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
+		call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
 	case uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
 		k.queryDevice(c)
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
-		r := Input[uapi.IbUverbsModifySrq](c, in)
+		r := call.In[uapi.IbUverbsModifySrq](c, in)
 		k.check(k.adapter.HCA.ArmSRQ(k.SRQs[r.SrqHandle].Number, uint16(r.SrqLimit)))
 	case uapi.IB_USER_VERBS_CMD_CREATE_AH:
-		reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateAhResp{ResponseLength: 10,
-			Dmac: k.adapter.macOf(Input[uapi.IbUverbsCreateAh](c, in).Attr.Grh.Dgid)})
+		call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateAhResp{ResponseLength: 10,
+			Dmac: k.adapter.macOf(call.In[uapi.IbUverbsCreateAh](c, in).Attr.Grh.Dgid)})
 	case uapi.IB_USER_VERBS_CMD_ATTACH_MCAST:
-		r := Input[uapi.IbUverbsAttachMcast](c, in)
+		r := call.In[uapi.IbUverbsAttachMcast](c, in)
 		k.check(k.adapter.HCA.AttachMulticast(k.QPs[r.QpHandle].Number, r.Gid))
 	case uapi.IB_USER_VERBS_CMD_DETACH_MCAST:
-		r := Input[uapi.IbUverbsDetachMcast](c, in)
+		r := call.In[uapi.IbUverbsDetachMcast](c, in)
 		k.check(k.adapter.HCA.DetachMulticast(k.QPs[r.QpHandle].Number, r.Gid))
 	case uapi.IB_USER_VERBS_EX_CMD_MODIFY_WQ | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
-		k.modifyWQ(Input[uapi.IbUverbsExModifyWq](c, in))
+		k.modifyWQ(call.In[uapi.IbUverbsExModifyWq](c, in))
 	case uapi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
 		k.createTable(c)
 	case uapi.IB_USER_VERBS_EX_CMD_CREATE_FLOW | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
-		a := attr(c, in)
-		k.createFlow(c.Memory(a.Data, int(a.Len)), output[uapi.IbUverbsCreateFlowResp](c, out).FlowHandle)
+		a := call.Attr(c, in)
+		k.createFlow(c.Memory(a.Data, int(a.Len)), call.Out[uapi.IbUverbsCreateFlowResp](c, out).FlowHandle)
 	}
 	return nil
 }
@@ -302,30 +303,30 @@ func (k *Kernel) unshare(spans []span) {
 func (k *Kernel) destroyer(c ioctl.Call) func() error {
 	switch h := c.Header(); [2]uint16{h.ObjectId, h.MethodId} {
 	case [2]uint16{uapi.UVERBS_OBJECT_CQ, uapi.UVERBS_METHOD_CQ_DESTROY}:
-		return func() error { return k.destroyCQ(handle(c, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)) }
+		return func() error { return k.destroyCQ(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_CQ_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_QP, uapi.UVERBS_METHOD_QP_DESTROY}:
-		return func() error { return k.destroyQP(handle(c, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE)) }
+		return func() error { return k.destroyQP(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_QP_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_SRQ, uapi.UVERBS_METHOD_SRQ_DESTROY}:
-		return func() error { return k.destroySRQ(handle(c, uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)) }
+		return func() error { return k.destroySRQ(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_WQ, uapi.UVERBS_METHOD_WQ_DESTROY}:
-		return func() error { return k.destroyWQ(handle(c, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE)) }
+		return func() error { return k.destroyWQ(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_WQ_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_RWQ_IND_TBL, uapi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY}:
-		return func() error { return k.destroyTable(handle(c, uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)) }
+		return func() error { return k.destroyTable(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_FLOW, uapi.UVERBS_METHOD_FLOW_DESTROY}:
-		return func() error { return k.destroyFlow(handle(c, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)) }
+		return func() error { return k.destroyFlow(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_MR, uapi.UVERBS_METHOD_MR_DESTROY}:
-		return func() error { return k.deregMR(handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)) }
+		return func() error { return k.deregMR(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_DM, uapi.UVERBS_METHOD_DM_FREE}:
-		return func() error { return k.freeDM(handle(c, uapi.UVERBS_ATTR_FREE_DM_HANDLE)) }
+		return func() error { return k.freeDM(call.Handle(c, uapi.UVERBS_ATTR_FREE_DM_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_MW, uapi.UVERBS_METHOD_MW_DESTROY}:
-		return func() error { return k.deallocMW(handle(c, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)) }
+		return func() error { return k.deallocMW(call.Handle(c, uapi.UVERBS_ATTR_DESTROY_MW_HANDLE)) }
 	case [2]uint16{uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY}:
 		return func() error {
-			return destroyDomain(k.PDs, handle(c, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE), k.adapter.HCA.DestroyPD)
+			return destroyDomain(k.PDs, call.Handle(c, uapi.UVERBS_ATTR_DESTROY_PD_HANDLE), k.adapter.HCA.DestroyPD)
 		}
 	case [2]uint16{uapi.UVERBS_OBJECT_XRCD, uapi.UVERBS_METHOD_XRCD_DESTROY}:
 		return func() error {
-			return destroyDomain(k.XRCDs, handle(c, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE), k.adapter.HCA.DestroyXRCD)
+			return destroyDomain(k.XRCDs, call.Handle(c, uapi.UVERBS_ATTR_DESTROY_XRCD_HANDLE), k.adapter.HCA.DestroyXRCD)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/sim/connectx/prm"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -67,7 +68,7 @@ func (k *Kernel) devxQuery(c ioctl.Call) error {
 	if in == nil {
 		return unix.EINVAL
 	}
-	h := handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE)
+	h := call.Handle(c, uapi.MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE)
 	q, raw := k.QPs[h], k.raw.qps[h]
 	switch opcode := prm.CmdOpcode.Get(in); {
 	case opcode == queryQPOpcode && q != nil && uint32(prm.QueryQPInQPN.Get(in)) == q.Number:

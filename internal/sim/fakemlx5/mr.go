@@ -2,6 +2,7 @@ package fakemlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -32,7 +33,7 @@ func rightsOf(access uverbs.Access) engine.Rights {
 
 func (k *Kernel) regMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
-	r, resp := Input[uapi.IbUverbsRegMr](c, in), output[uapi.IbUverbsRegMrResp](c, out)
+	r, resp := call.In[uapi.IbUverbsRegMr](c, in), call.Out[uapi.IbUverbsRegMrResp](c, out)
 	k.locate(&r.Start)
 	spans, err := k.pin(registered(r))
 	if err != nil {
@@ -47,7 +48,7 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 	}
 	k.mrs[resp.MrHandle] = &mr{MKey: key, spans: spans, reg: *r}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
-	reply(c, out, resp)
+	call.Reply(c, out, resp)
 	return nil
 }
 
@@ -70,7 +71,7 @@ func (k *Kernel) createKey(r *uapi.IbUverbsRegMr) (*engine.MKey, error) {
 // reregMR replaces the key of a region, unless only its rights change.
 func (k *Kernel) reregMR(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
-	r, resp := Input[uapi.IbUverbsReregMr](c, in), output[uapi.IbUverbsReregMrResp](c, out)
+	r, resp := call.In[uapi.IbUverbsReregMr](c, in), call.Out[uapi.IbUverbsReregMrResp](c, out)
 	m := k.mrs[r.MrHandle]
 	next := m.reg
 	f := uverbs.ReregFlags(r.Flags)
@@ -88,7 +89,7 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 		m.reg = next
 		m.Rights, m.Bind = rightsOf(uverbs.Access(next.AccessFlags)), uverbs.Access(next.AccessFlags)&uverbs.MWBindAccess != 0
 		resp.Lkey, resp.Rkey = m.Key(), m.Key()
-		reply(c, out, resp)
+		call.Reply(c, out, resp)
 		return nil
 	}
 	spans, err := k.pin(registered(&next))
@@ -105,14 +106,14 @@ func (k *Kernel) reregMR(c ioctl.Call) error {
 	k.unpin(m.spans)
 	*m = mr{MKey: key, spans: spans, reg: next}
 	resp.Lkey, resp.Rkey = key.Key(), key.Key()
-	reply(c, out, resp)
+	call.Reply(c, out, resp)
 	return nil
 }
 
 func (k *Kernel) queryMR(c ioctl.Call) {
-	key := k.mrs[handle(c, uapi.UVERBS_ATTR_QUERY_MR_HANDLE)].Key()
-	reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &key)
-	reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &key)
+	key := k.mrs[call.Handle(c, uapi.UVERBS_ATTR_QUERY_MR_HANDLE)].Key()
+	call.Reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &key)
+	call.Reply(c, uapi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &key)
 }
 
 // bound reports whether a command deregisters a region to which a window is bound. ibv_dereg_mr(3) forbids it, and rxe
@@ -121,7 +122,7 @@ func (k *Kernel) bound(c ioctl.Call) bool {
 	if !k.adapter.cfg.Program || !k.adapter.kernels[k] {
 		return false
 	}
-	m := k.mrs[handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)]
+	m := k.mrs[call.Handle(c, uapi.UVERBS_ATTR_DESTROY_MR_HANDLE)]
 	return m != nil && k.adapter.HCA.Bound(m.MKey)
 }
 
@@ -140,7 +141,7 @@ func (k *Kernel) deregMR(h uint32) error {
 
 func (k *Kernel) allocMW(c ioctl.Call) error {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
-	r, resp := Input[uapi.IbUverbsAllocMw](c, in), output[uapi.IbUverbsAllocMwResp](c, out)
+	r, resp := call.In[uapi.IbUverbsAllocMw](c, in), call.Out[uapi.IbUverbsAllocMwResp](c, out)
 	key, err := k.adapter.HCA.CreateMKey(engine.MKeyAttr{Mode: engine.KLM, Rights: engine.LocalRead,
 		Free: r.MwType == 2, UMR: true, RemoteInval: true, QPN: engine.AnyQPN, PD: k.PDs[r.PdHandle],
 		Octowords: 8})
@@ -150,7 +151,7 @@ func (k *Kernel) allocMW(c ioctl.Call) error {
 	}
 	k.mws[resp.MwHandle] = key
 	resp.Rkey = key.Key()
-	reply(c, out, resp)
+	call.Reply(c, out, resp)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs/ether"
 )
@@ -23,16 +24,16 @@ func (k *Kernel) queryDevice(c ioctl.Call) {
 		r.RssCaps = uapi.Mlx5IbRssCaps{RxHashFieldsMask: uint64(rssFields), RxHashFunction: uint8(ether.RSSToeplitz)}
 	}
 	r.DciStreamsCaps = uapi.Mlx5IbDciStreamsCaps{MaxLogNumConcurent: logStreams, MaxLogNumErrored: logErroredStreams}
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
 }
 
 // order reads the flag of MODIFY_QP that makes a QP out of order: mlx5_ib_modify_qp.
 func (k *Kernel) order(outOfOrder *bool) error {
 	const modifyEx = uapi.IB_USER_VERBS_EX_CMD_MODIFY_QP | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED
-	if Num(k.call, uapi.UVERBS_ATTR_WRITE_CMD) != modifyEx {
+	if call.Num(k.call, uapi.UVERBS_ATTR_WRITE_CMD) != modifyEx {
 		return nil
 	}
-	switch Input[uapi.Mlx5IbModifyQp](k.call, uapi.UVERBS_ATTR_UHW_IN).CompMask {
+	switch call.In[uapi.Mlx5IbModifyQp](k.call, uapi.UVERBS_ATTR_UHW_IN).CompMask {
 	case 0:
 	case uapi.MLX5_IB_MODIFY_QP_OOO_DP:
 		if k.NoOutOfOrder {

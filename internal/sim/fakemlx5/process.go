@@ -6,17 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 )
-
-// A Process is another process whose programs use the adapter.
-type Process interface {
-	// View returns a copy of n bytes at an address. It is valid until the next call of View or Flush, which writes it
-	// back if it has changed. It is called in the loop.
-	View(addr uint64, n int) ([]byte, error)
-	Flush()
-	// Mapped reports whether the process can read n bytes at an address, or write to them.
-	Mapped(addr, n uint64, write bool) bool
-}
 
 // MaxPinned is how much memory of another process one file can pin, in bytes.
 const MaxPinned = 1 << 30
@@ -32,15 +23,15 @@ const (
 // spaces has the other processes.
 type spaces struct {
 	loop      *loop.Loop
-	processes map[space]Process
+	processes map[space]ioctltest.Process
 	last      space
 	dirty     map[space]bool // those that a step flushes
 }
 
 // add returns a new space. It returns 0 if there are too many.
-func (s *spaces) add(p Process) space {
+func (s *spaces) add(p ioctltest.Process) space {
 	if s.processes == nil {
-		s.processes, s.dirty = map[space]Process{}, map[space]bool{}
+		s.processes, s.dirty = map[space]ioctltest.Process{}, map[space]bool{}
 	}
 	for range maxSpace {
 		if s.last = s.last%maxSpace + 1; s.processes[s.last] == nil {
@@ -74,7 +65,7 @@ func (s *spaces) view(addr uint64, n int) ([]byte, error) {
 
 // UseProcess makes the file that of a program in another process. It must be called before the first command. Raw
 // packets and objects of DevX are for programs of this process.
-func (k *Kernel) UseProcess(p Process) error {
+func (k *Kernel) UseProcess(p ioctltest.Process) error {
 	k.adapter.loop.Run(func() { k.space = k.adapter.memory.other.add(p) })
 	if k.space == 0 {
 		return unix.EMFILE

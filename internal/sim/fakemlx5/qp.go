@@ -2,6 +2,7 @@ package fakemlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -25,12 +26,12 @@ const (
 )
 
 func (k *Kernel) createQP(c ioctl.Call) error {
-	if uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) == uverbs.RawPacket {
+	if uverbs.QPType(call.Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) == uverbs.RawPacket {
 		return k.createRawQP(c)
 	}
-	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
+	u := call.In[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
 	const driverTypes = uapi.MLX5_QP_FLAG_TYPE_DCT | uapi.MLX5_QP_FLAG_TYPE_DCI
-	if u.Flags&driverTypes != 0 && Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE) != uapi.IB_UVERBS_QPT_DRIVER {
+	if u.Flags&driverTypes != 0 && call.Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE) != uapi.IB_UVERBS_QPT_DRIVER {
 		return refused
 	}
 	if u.Flags&uapi.MLX5_QP_FLAG_TYPE_DCT != 0 {
@@ -39,7 +40,7 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 	}
 	n := uint64(u.RqWqeCount)<<u.RqWqeShift + uint64(u.SqWqeCount)*blockSize
 	k.locate(&u.BufAddr, &u.DbAddr)
-	a := engine.QPAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UAR: u.BfregIndex,
+	a := engine.QPAttr{PD: k.PDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)], UAR: u.BfregIndex,
 		UserIndex: u.Uidx, NoSQ: u.SqWqeCount == 0, LogSQSize: log2(u.SqWqeCount), LogRQSize: log2(u.RqWqeCount),
 		LogRQStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr}
 	register := k.chooseRegister(&a.UAR)
@@ -47,7 +48,7 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 		uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE: &a.SendCQ,
 		uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE: &a.RecvCQ,
 	} {
-		if cq := attr(c, id); cq != nil {
+		if cq := call.Attr(c, id); cq != nil {
 			*number = k.CQs[uint32(cq.Data)].Number
 		}
 	}
@@ -64,11 +65,11 @@ func (k *Kernel) createQP(c ioctl.Call) error {
 		k.unpin(spans)
 		return refused
 	}
-	h := handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	h := call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	k.QPs[h] = &QP{QP: q, creation: creationOf(c), spans: spans}
 	k.queues[u.DbAddr] = q
-	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT,
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.Number)
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT,
 		&uapi.Mlx5IbCreateQpResp{BfregIndex: register, EceOptions: ECEOptions * (u.EceOptions >> 28)})
 	return nil
 }
@@ -78,12 +79,12 @@ func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, u *uapi.Mlx5IbCreate
 	if u.Flags&uapi.MLX5_QP_FLAG_TYPE_DCI != 0 {
 		return setDCI(a, u)
 	}
-	switch uverbs.QPType(Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) {
+	switch uverbs.QPType(call.Num(c, uapi.UVERBS_ATTR_CREATE_QP_TYPE)) {
 	case uverbs.XRCSend:
 		a.Service, a.Source = engine.ServiceXRC, engine.FromNone
 		return nil
 	case uverbs.XRCRecv:
-		a.Service, a.XRCD = engine.ServiceXRC, k.XRCDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)]
+		a.Service, a.XRCD = engine.ServiceXRC, k.XRCDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)]
 		a.PD = k.adapter.kernelPD()
 		a.Source = engine.FromNone
 		if a.NoSQ {
@@ -95,7 +96,7 @@ func (k *Kernel) setService(c ioctl.Call, a *engine.QPAttr, u *uapi.Mlx5IbCreate
 	case uverbs.UD:
 		a.Service = engine.ServiceUD
 	}
-	if srq := attr(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); srq != nil {
+	if srq := call.Attr(c, uapi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); srq != nil {
 		a.Source, a.SRQ = engine.FromSRQ, k.SRQs[uint32(srq.Data)].Number
 	} else if u.RqWqeCount == 0 {
 		a.Source = engine.FromNone
@@ -120,14 +121,14 @@ func (k *Kernel) setScatter(c ioctl.Call, flags uint32, a *engine.QPAttr) {
 		return
 	}
 	size := func(cq uint16) uint8 {
-		if k.CQs[handle(c, cq)].Wide {
+		if k.CQs[call.Handle(c, cq)].Wide {
 			return 64
 		}
 		return 32
 	}
 	a.ScatterResponse = size(uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)
 	results := flags&uapi.MLX5_QP_FLAG_ALLOW_SCATTER_CQE != 0 ||
-		Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
+		call.Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
 	if a.Service == engine.ServiceRC && results {
 		a.ScatterRequest = size(uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)
 	}

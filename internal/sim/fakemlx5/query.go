@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -23,10 +24,10 @@ type creation struct {
 }
 
 func creationOf(c ioctl.Call) (n creation) {
-	if u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN); u.RqWqeCount > 0 {
+	if u := call.In[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN); u.RqWqeCount > 0 {
 		n.receives, n.recvSGEs = u.RqWqeCount, 1<<u.RqWqeShift/segmentSize
 	}
-	n.signalAll = Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
+	n.signalAll = call.Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS)&uapi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
 	return n
 }
 

@@ -3,6 +3,7 @@ package fakemlx5
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -27,9 +28,9 @@ func (k *Kernel) limitRate(q *rawQP, to uverbs.QPState) error {
 		return nil
 	}
 	var r engine.Rate
-	if Num(k.call, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx {
-		core := Input[uapi.IbUverbsExModifyQp](k.call, uapi.UVERBS_ATTR_CORE_IN)
-		burst := Input[uapi.Mlx5IbModifyQp](k.call, uapi.UVERBS_ATTR_UHW_IN).BurstInfo
+	if call.Num(k.call, uapi.UVERBS_ATTR_WRITE_CMD) == modifyEx {
+		core := call.In[uapi.IbUverbsExModifyQp](k.call, uapi.UVERBS_ATTR_CORE_IN)
+		burst := call.In[uapi.Mlx5IbModifyQp](k.call, uapi.UVERBS_ATTR_UHW_IN).BurstInfo
 		if uverbs.QPMask(core.Base.AttrMask)&uverbs.MaskRateLimit == 0 {
 			return nil
 		}

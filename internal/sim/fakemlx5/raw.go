@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -55,20 +56,20 @@ func (k *Kernel) rawPackets() *rawObjects {
 
 func (k *Kernel) createRawQP(c ioctl.Call) error {
 	q := &rawQP{creation: creationOf(c)}
-	k.rawPackets().qps[handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = q
+	k.rawPackets().qps[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE)] = q
 	var err error
-	if t := attr(c, uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE); t != nil {
-		q.tir, err = k.adapter.HCA.CreateTIR(rssTIR(Input[uapi.Mlx5IbCreateQpRss](c, uapi.UVERBS_ATTR_UHW_IN),
+	if t := call.Attr(c, uapi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE); t != nil {
+		q.tir, err = k.adapter.HCA.CreateTIR(rssTIR(call.In[uapi.Mlx5IbCreateQpRss](c, uapi.UVERBS_ATTR_UHW_IN),
 			k.raw.tables[uint32(t.Data)].Number))
 		k.check(err)
-		reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, new(uint32))
+		call.Reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, new(uint32))
 		return nil
 	}
-	u := Input[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
+	u := call.In[uapi.Mlx5IbCreateQp](c, uapi.UVERBS_ATTR_UHW_IN)
 	k.locate(&u.BufAddr, &u.SqBufAddr, &u.DbAddr)
 	if q.spans, err = k.pin(record(u.DbAddr), pages(u.BufAddr, uint64(u.RqWqeCount)<<u.RqWqeShift),
 		pages(u.SqBufAddr, uint64(u.SqWqeCount)*blockSize)); err != nil {
-		delete(k.raw.qps, handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))
+		delete(k.raw.qps, call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE))
 		return err
 	}
 	if u.RqWqeCount > 0 {
@@ -81,22 +82,22 @@ func (k *Kernel) createRawQP(c ioctl.Call) error {
 	if q.tis != nil {
 		resp.CompMask, resp.Tisn = uapi.MLX5_IB_CREATE_QP_RESP_MASK_TISN, q.tis.Number
 	}
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
 	return nil
 }
 
 func (k *Kernel) createRawReceive(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (err error) {
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
-	strip := uverbs.QPCreateFlags(Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS))&ether.QPCVLANStripping != 0
+	strip := uverbs.QPCreateFlags(call.Num(c, uapi.UVERBS_ATTR_CREATE_QP_FLAGS))&ether.QPCVLANStripping != 0
 	q.rq, err = k.adapter.HCA.CreateRQ(engine.RQAttr{
-		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)].Number,
-		UserIndex: u.Uidx, PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)],
+		CQ:        k.CQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)].Number,
+		UserIndex: u.Uidx, PD: k.PDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)],
 		LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift),
 		Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr, StripVLAN: strip})
 	if err != nil {
 		return err
 	}
-	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.rq.Number)
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.rq.Number)
 	q.tir, err = k.adapter.HCA.CreateTIR(engine.TIRAttr{RQ: q.rq.Number, TransportDomain: transportDomain,
 		OwnUnicast: true, OwnMulticast: true})
 	return err
@@ -108,14 +109,14 @@ func (k *Kernel) createRawSend(c ioctl.Call, q *rawQP, u *uapi.Mlx5IbCreateQp) (
 		return err
 	}
 	q.sq, err = k.adapter.HCA.CreateSQ(engine.SQAttr{
-		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)].Number,
-		UserIndex: u.Uidx, PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)],
+		CQ:        k.CQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)].Number,
+		UserIndex: u.Uidx, PD: k.PDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)],
 		TIS: q.tis.Number, UAR: u.BfregIndex, LogSize: log2(u.SqWqeCount),
 		Buffer: pagesOf(u.SqBufAddr, n), Record: u.DbAddr})
 	if err != nil {
 		return err
 	}
-	reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.sq.Number)
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &q.sq.Number)
 	return nil
 }
 
@@ -188,7 +189,7 @@ func (k *Kernel) destroyRawQP(q *rawQP) error {
 }
 
 func (k *Kernel) createWQ(c ioctl.Call) error {
-	u := Input[uapi.Mlx5IbCreateWq](c, uapi.UVERBS_ATTR_UHW_IN)
+	u := call.In[uapi.Mlx5IbCreateWq](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint64(u.RqWqeCount) << u.RqWqeShift
 	k.locate(&u.BufAddr, &u.DbAddr)
 	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
@@ -196,16 +197,16 @@ func (k *Kernel) createWQ(c ioctl.Call) error {
 		return err
 	}
 	q, err := k.adapter.HCA.CreateRQ(engine.RQAttr{
-		CQ:        k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE)].Number,
-		UserIndex: u.UserIndex, PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)],
+		CQ:        k.CQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE)].Number,
+		UserIndex: u.UserIndex, PD: k.PDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)],
 		LogSize: log2(u.RqWqeCount), LogStride: uint8(u.RqWqeShift), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
-		StripVLAN: ether.WQFlags(Num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&ether.WQCVLANStripping != 0})
+		StripVLAN: ether.WQFlags(call.Num(c, uapi.UVERBS_ATTR_CREATE_WQ_FLAGS))&ether.WQCVLANStripping != 0})
 	if err != nil {
 		k.unpin(spans)
 		return refused
 	}
-	k.rawPackets().wqs[handle(c, uapi.UVERBS_ATTR_CREATE_WQ_HANDLE)] = &wq{q, spans}
-	reply(c, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, &q.Number)
+	k.rawPackets().wqs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_WQ_HANDLE)] = &wq{q, spans}
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, &q.Number)
 	return nil
 }
 
@@ -231,14 +232,14 @@ func (k *Kernel) destroyWQ(h uint32) error {
 // createTable creates an indirection table.
 func (k *Kernel) createTable(c ioctl.Call) {
 	const headerSize = 8
-	a := attr(c, uapi.UVERBS_ATTR_CORE_IN)
+	a := call.Attr(c, uapi.UVERBS_ATTR_CORE_IN)
 	var rqs []uint32
 	for b := c.Memory(a.Data, int(a.Len))[headerSize:]; len(b) > 0; b = b[4:] {
 		rqs = append(rqs, k.raw.wqs[binary.LittleEndian.Uint32(b)].Number)
 	}
 	t, err := k.adapter.HCA.CreateRQT(rqs)
 	k.check(err)
-	k.raw.tables[output[uapi.IbUverbsExCreateRwqIndTableResp](c, uapi.UVERBS_ATTR_CORE_OUT).IndTblHandle] = t
+	k.raw.tables[call.Out[uapi.IbUverbsExCreateRwqIndTableResp](c, uapi.UVERBS_ATTR_CORE_OUT).IndTblHandle] = t
 }
 
 func (k *Kernel) destroyTable(h uint32) error {

@@ -2,6 +2,7 @@ package fakemlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -13,18 +14,18 @@ type SRQ struct {
 }
 
 func (k *Kernel) createSRQ(c ioctl.Call) error {
-	u := Input[uapi.Mlx5IbCreateSrq](c, uapi.UVERBS_ATTR_UHW_IN)
-	slots := powerOfTwo(int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)) + 1)
-	size := max(powerOfTwo(16+16*int(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE))), 32)
+	u := call.In[uapi.Mlx5IbCreateSrq](c, uapi.UVERBS_ATTR_UHW_IN)
+	slots := powerOfTwo(int(call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR)) + 1)
+	size := max(powerOfTwo(16+16*int(call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE))), 32)
 	n := uint64(slots * size)
 	k.locate(&u.BufAddr, &u.DbAddr)
-	a := engine.SRQAttr{PD: k.PDs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)],
+	a := engine.SRQAttr{PD: k.PDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)],
 		LogSize: log2(uint32(slots)), LogStride: log2(uint32(size)), Buffer: pagesOf(u.BufAddr, n), Record: u.DbAddr,
-		Limit: uint16(Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
-	if Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_TYPE) == uapi.IB_UVERBS_SRQT_XRC {
+		Limit: uint16(call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))}
+	if call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_TYPE) == uapi.IB_UVERBS_SRQT_XRC {
 		a.XRC, a.UserIndex = true, u.Uidx
-		a.XRCD = k.XRCDs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)]
-		a.CQ = k.CQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)].Number
+		a.XRCD = k.XRCDs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)]
+		a.CQ = k.CQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)].Number
 	}
 	spans, err := k.pin(pages(u.BufAddr, n), record(u.DbAddr))
 	if err != nil {
@@ -35,21 +36,21 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 		k.unpin(spans)
 		return refused
 	}
-	k.SRQs[handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)] = &SRQ{q, spans}
+	k.SRQs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE)] = &SRQ{q, spans}
 	k.queues[u.DbAddr] = q
-	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &q.Number)
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &q.Number)
 	receives := uint32(slots - 1)
-	reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &receives)
-	reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateSrqResp{Srqn: q.Number})
+	call.Reply(c, uapi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &receives)
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.Mlx5IbCreateSrqResp{Srqn: q.Number})
 	return nil
 }
 
 // querySRQ sets the limit, which is 0 after its event.
 func (k *Kernel) querySRQ(c ioctl.Call) {
 	const in, out = uapi.UVERBS_ATTR_CORE_IN, uapi.UVERBS_ATTR_CORE_OUT
-	resp := output[uapi.IbUverbsQuerySrqResp](c, out)
-	resp.SrqLimit = uint32(k.SRQs[Input[uapi.IbUverbsQuerySrq](c, in).SrqHandle].Limit)
-	reply(c, out, resp)
+	resp := call.Out[uapi.IbUverbsQuerySrqResp](c, out)
+	resp.SrqLimit = uint32(k.SRQs[call.In[uapi.IbUverbsQuerySrq](c, in).SrqHandle].Limit)
+	call.Reply(c, out, resp)
 }
 
 func (k *Kernel) destroySRQ(h uint32) error {

@@ -69,7 +69,7 @@ func (p *process) write(addr uint64, b []byte) error {
 	return nil
 }
 
-// View implements fakemlx5.Process.
+// View implements ioctltest.Process.
 func (p *process) View(addr uint64, n int) ([]byte, error) {
 	p.Flush()
 	if cap(p.fresh) < n {
@@ -83,7 +83,7 @@ func (p *process) View(addr uint64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// Flush implements fakemlx5.Process. It writes from the first byte that has changed to the last one. The memory of a
+// Flush implements ioctltest.Process. It writes from the first byte that has changed to the last one. The memory of a
 // process that ends is lost.
 func (p *process) Flush() {
 	first, last := 0, len(p.old)
@@ -99,7 +99,7 @@ func (p *process) Flush() {
 	p.old = p.old[:0]
 }
 
-// Mapped implements fakemlx5.Process.
+// Mapped implements ioctltest.Process.
 func (p *process) Mapped(addr, n uint64, write bool) bool {
 	if n == 0 {
 		return true

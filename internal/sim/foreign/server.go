@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/machine"
-	"github.com/goverbs/goverbs/internal/sim/fakemlx5"
+	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 )
 
 // MaxNodes is how many nodes the programs of a machine can have open at the same time.
@@ -270,7 +270,7 @@ func (s *Server) verbs(p *process) (*node, error) {
 // A kernel is that of a file of the machine.
 type kernel interface {
 	ioctl.Doorbells
-	UseProcess(fakemlx5.Process) error
+	UseProcess(ioctltest.Process) error
 	TakeDescriptor(key int) (fd int, ok bool)
 }
 

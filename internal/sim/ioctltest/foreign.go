@@ -6,6 +6,16 @@ import (
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
+// A Process is another process whose programs use a device.
+type Process interface {
+	// View returns a copy of n bytes at an address. It is valid until the next call of View or Flush, which writes it
+	// back if it has changed. Calls do not overlap.
+	View(addr uint64, n int) ([]byte, error)
+	Flush()
+	// Mapped reports whether the process can read n bytes at an address, or write to them.
+	Mapped(addr, n uint64, write bool) bool
+}
+
 // firstKey is the first key of an event descriptor of another process.
 const firstKey = 1 << 30
 
