@@ -3621,3 +3621,153 @@ const (
 const (
 	DCB_ATTR_IEEE_PFC = 2
 )
+
+// Macros (rdma/efa-abi.h).
+const (
+	EFA_UVERBS_ABI_VERSION = 1
+)
+
+// Constants of an unnamed enum (rdma/efa-abi.h).
+const (
+	EFA_ALLOC_UCONTEXT_CMD_SUPP_CAPS_TX_BATCH  = 0x1
+	EFA_ALLOC_UCONTEXT_CMD_SUPP_CAPS_MIN_SQ_WR = 0x2
+)
+
+// EfaIbvAllocUcontextCmd is struct efa_ibv_alloc_ucontext_cmd (rdma/efa-abi.h).
+type EfaIbvAllocUcontextCmd struct {
+	_             structs.HostLayout
+	SupportedCaps uint32
+	Reserved20    [4]byte
+}
+
+// Constants of enum efa_ibv_user_cmds_supp_udata (rdma/efa-abi.h).
+const (
+	EFA_USER_CMDS_SUPP_UDATA_QUERY_DEVICE = 0x1
+	EFA_USER_CMDS_SUPP_UDATA_CREATE_AH    = 0x2
+)
+
+// EfaIbvAllocUcontextResp is struct efa_ibv_alloc_ucontext_resp (rdma/efa-abi.h).
+type EfaIbvAllocUcontextResp struct {
+	_                 structs.HostLayout
+	CompMask          uint32
+	CmdsSuppUdataMask uint32
+	SubCqsPerCq       uint16
+	InlineBufSize     uint16
+	MaxLlqSize        uint32
+	MaxTxBatch        uint16
+	MinSqWr           uint16
+	InlineBufSizeEx   uint16
+	ReservedB0        [2]byte
+}
+
+// EfaIbvAllocPdResp is struct efa_ibv_alloc_pd_resp (rdma/efa-abi.h).
+type EfaIbvAllocPdResp struct {
+	_          structs.HostLayout
+	CompMask   uint32
+	Pdn        uint16
+	Reserved30 [2]byte
+}
+
+// Constants of an unnamed enum (rdma/efa-abi.h).
+const (
+	EFA_CREATE_CQ_WITH_COMPLETION_CHANNEL = 0x1
+	EFA_CREATE_CQ_WITH_SGID               = 0x2
+)
+
+// EfaIbvCreateCq is struct efa_ibv_create_cq (rdma/efa-abi.h).
+type EfaIbvCreateCq struct {
+	_           structs.HostLayout
+	CompMask    uint32
+	CqEntrySize uint32
+	NumSubCqs   uint16
+	Flags       uint8
+	Reserved58  [5]byte
+}
+
+// Constants of an unnamed enum (rdma/efa-abi.h).
+const (
+	EFA_CREATE_CQ_RESP_DB_OFF = 0x1
+)
+
+// EfaIbvCreateCqResp is struct efa_ibv_create_cq_resp (rdma/efa-abi.h).
+type EfaIbvCreateCqResp struct {
+	_          structs.HostLayout
+	CompMask   uint32
+	Reserved20 [4]byte
+	QMmapKey   uint64
+	QMmapSize  uint64
+	CqIdx      uint16
+	ReservedD0 [2]byte
+	DbOff      uint32
+	DbMmapKey  uint64
+}
+
+// Constants of an unnamed enum (rdma/efa-abi.h).
+const (
+	EFA_QP_DRIVER_TYPE_SRD = 0
+)
+
+// Constants of an unnamed enum (rdma/efa-abi.h).
+const (
+	EFA_CREATE_QP_WITH_UNSOLICITED_WRITE_RECV = 0x1
+)
+
+// EfaIbvCreateQp is struct efa_ibv_create_qp (rdma/efa-abi.h).
+type EfaIbvCreateQp struct {
+	_            structs.HostLayout
+	CompMask     uint32
+	RqRingSize   uint32
+	SqRingSize   uint32
+	DriverQpType uint32
+	Flags        uint16
+	Sl           uint8
+	Reserved98   [5]byte
+}
+
+// EfaIbvCreateQpResp is struct efa_ibv_create_qp_resp (rdma/efa-abi.h).
+type EfaIbvCreateQpResp struct {
+	_              structs.HostLayout
+	CompMask       uint32
+	RqDbOffset     uint32
+	SqDbOffset     uint32
+	LlqDescOffset  uint32
+	RqMmapKey      uint64
+	RqMmapSize     uint64
+	RqDbMmapKey    uint64
+	SqDbMmapKey    uint64
+	LlqDescMmapKey uint64
+	SendSubCqIdx   uint16
+	RecvSubCqIdx   uint16
+	Reserved1e0    [4]byte
+}
+
+// EfaIbvCreateAhResp is struct efa_ibv_create_ah_resp (rdma/efa-abi.h).
+type EfaIbvCreateAhResp struct {
+	_                structs.HostLayout
+	CompMask         uint32
+	EfaAddressHandle uint16
+	Reserved30       [2]byte
+}
+
+// Constants of an unnamed enum (rdma/efa-abi.h).
+const (
+	EFA_QUERY_DEVICE_CAPS_RDMA_READ              = 0x1
+	EFA_QUERY_DEVICE_CAPS_RNR_RETRY              = 0x2
+	EFA_QUERY_DEVICE_CAPS_CQ_NOTIFICATIONS       = 0x4
+	EFA_QUERY_DEVICE_CAPS_CQ_WITH_SGID           = 0x8
+	EFA_QUERY_DEVICE_CAPS_DATA_POLLING_128       = 0x10
+	EFA_QUERY_DEVICE_CAPS_RDMA_WRITE             = 0x20
+	EFA_QUERY_DEVICE_CAPS_UNSOLICITED_WRITE_RECV = 0x40
+)
+
+// EfaIbvExQueryDeviceResp is struct efa_ibv_ex_query_device_resp (rdma/efa-abi.h).
+type EfaIbvExQueryDeviceResp struct {
+	_           structs.HostLayout
+	CompMask    uint32
+	MaxSqWr     uint32
+	MaxRqWr     uint32
+	MaxSqSge    uint16
+	MaxRqSge    uint16
+	MaxRdmaSize uint32
+	DeviceCaps  uint32
+}

@@ -92,16 +92,22 @@ type Host struct {
 	t      testing.TB
 	root   root
 	server *foreign.Server
+	driver string // of the device
 }
 
 // New returns a host for programs on m, until the test ends.
 func New(t testing.TB, m *verbstest.Machine) *Host {
 	t.Helper()
+	return newHost(t, m.Run, m.Device(), "mlx5")
+}
+
+func newHost(t testing.TB, run func(func()), device, driver string) *Host {
+	t.Helper()
 	r := theRoot()
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	return &Host{t: t, root: r, server: foreign.Start(t, m.Run, m.Device())}
+	return &Host{t: t, root: r, server: foreign.Start(t, run, device), driver: driver}
 }
 
 // Timeout is how long a program may run.
@@ -118,7 +124,7 @@ func (h *Host) Command(name string, args ...string) *exec.Cmd {
 	c.Env = slices.Concat([]string{"PYTHONHOME=" + h.Path("usr"),
 		"PYTHONPATH=" + h.Path("usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE=1",
 		"HOME=/", "LC_ALL=C",
-		"IBV_DRIVERS=" + filepath.Join(h.root.libs, "libibverbs/libmlx5")}, h.server.Env())
+		"IBV_DRIVERS=" + filepath.Join(h.root.libs, "libibverbs/lib"+h.driver)}, h.server.Env())
 	return c
 }
 

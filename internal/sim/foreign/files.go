@@ -7,10 +7,16 @@ import (
 	"path/filepath"
 
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/uapi"
 )
 
-// The device that C's provider libraries look for: a ConnectX-6 Dx on PCI.
-const modalias = "pci:v000015B3d0000101Dsv000015B3sd00000016bc02sc00i00"
+// hardware is what C's provider libraries look for on PCI.
+type hardware struct{ modalias, vendor, device string }
+
+var (
+	connectX = hardware{"pci:v000015B3d0000101Dsv000015B3sd00000016bc02sc00i00", "0x15b3", "0x101d"} // ConnectX-6 Dx
+	efa      = hardware{"pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00", "0x1d0f", "0xefa2"}
+)
 
 // writeFiles writes the files of sysfs that the C libraries read.
 func (s *Server) writeFiles() error {
@@ -56,10 +62,15 @@ func describe(files map[string]string, d *nldev.Device) {
 	g := d.NodeGUID
 	guid := fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff)
 	files[dir+"node_type"] = fmt.Sprintf("%d: CA", d.NodeType)
+	h := connectX
+	if d.Char.DriverID == uapi.RDMA_DRIVER_EFA {
+		h = efa
+		files[dir+"node_type"] = fmt.Sprintf("%d: unspecified", d.NodeType)
+	}
 	files[dir+"node_guid"], files[dir+"sys_image_guid"] = guid, guid
 	files[dir+"fw_ver"] = d.FWVersion
-	files[dir+"device/modalias"] = modalias
-	files[dir+"device/vendor"], files[dir+"device/device"] = "0x15b3", "0x101d"
+	files[dir+"device/modalias"] = h.modalias
+	files[dir+"device/vendor"], files[dir+"device/device"] = h.vendor, h.device
 	for port := uint32(1); port <= d.Ports; port++ {
 		files[dir+fmt.Sprintf("ports/%d/pkeys/0", port)] = "0xffff"
 	}

@@ -20,6 +20,8 @@ const (
 	maxData = 1 << 20
 	// maxNames bounds the numbers of event descriptors that are remembered.
 	maxNames = 1024
+	// maxPages bounds the register pages that are remembered.
+	maxPages = 4096
 	// registerPage is the size of a register page of the device.
 	registerPage = 4096
 )
@@ -76,6 +78,9 @@ const (
 
 // mmap returns what is at an offset of the node.
 func (n *node) mmap(offset, length uint64) reply {
+	if m, ok := n.kernel.(mapper); ok {
+		return n.mapOf(m, offset, length)
+	}
 	p, ok := n.pages[offset]
 	command := offset / uint64(os.Getpagesize()) >> mmapShift
 	switch {
@@ -90,6 +95,28 @@ func (n *node) mmap(offset, length uint64) reply {
 		return reply{errno: errnoOf(err, unix.EIO), kind: inFile, fd: fd}
 	}
 	return reply{errno: unix.EOPNOTSUPP, fd: -1}
+}
+
+// A mapper is the kernel of a driver that knows what is at the offsets of the file: rings and register pages.
+type mapper interface {
+	Mapping(offset, length uint64) (page uint32, register bool, errno unix.Errno)
+}
+
+// mapOf is mmap with such a kernel. Its register pages are remembered until the node is closed.
+func (n *node) mapOf(m mapper, offset, length uint64) reply {
+	number, register, errno := m.Mapping(offset, length)
+	switch {
+	case errno != 0:
+		return reply{errno: errno, fd: -1}
+	case register:
+		if len(n.pages) == maxPages {
+			clear(n.pages)
+		}
+		n.pages[uint64(number)] = page{number, length}
+		return reply{kind: registers, a: uint64(number), fd: -1}
+	}
+	fd, err := n.dev.Dup()
+	return reply{errno: errnoOf(err, unix.EIO), kind: inFile, fd: fd}
 }
 
 // store executes a store to a register page that the program has allocated.

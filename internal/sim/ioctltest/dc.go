@@ -5,11 +5,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The types of dynamically connected QPs in this package. Commands name both IB_QPT_DRIVER, and
+// The types of QPs of drivers in this package. Commands name both IB_QPT_DRIVER, and
 // [Kernel.DriverQP] tells them apart.
 const (
 	DCT uint8 = 0xf1
 	DCI uint8 = 0xf2
+	SRD uint8 = 0xe0 // of efa
 )
 
 // dci and dct are those of mlx5_ib: modify_dci_qp_is_ok and mlx5_ib_modify_dct.
@@ -24,6 +25,19 @@ var (
 	dct = table{
 		{reset, initial}: {mAccess | mPKey | mPort, 0},
 		{initial, rtr}:   {mMinRNR | mAV | mMTU, 0},
+	}
+	// srd is srd_qp_state_table of the efa driver.
+	srd = table{
+		{reset, reset}:     {},
+		{reset, initial}:   {mPKey | mPort | mQKey, 0},
+		{initial, initial}: {0, mPKey | mPort | mQKey},
+		{initial, rtr}:     {0, mPKey | mQKey},
+		{rtr, rts}:         {mSQPSN, mCurState | mQKey | mRNRRetry},
+		{rts, rts}:         {0, mCurState | mQKey},
+		{rts, sqd}:         {0, mSQDNotify},
+		{sqd, rts}:         {0, mCurState | mQKey},
+		{sqd, sqd}:         {0, mPKey | mQKey},
+		{sqe, rts}:         {0, mCurState | mQKey},
 	}
 )
 

@@ -58,7 +58,7 @@ type Kernel struct {
 	// OnModifyQP changes the device's QP. If it fails, the QP does not change.
 	OnModifyQP func(r *uapi.IbUverbsModifyQp, from, to uint8) error
 	OnResizeCQ func() error // resizes the device's CQ
-	// DriverQP returns the type of a QP of type IB_QPT_DRIVER from the driver's input: [DCT], [DCI],
+	// DriverQP returns the type of a QP of type IB_QPT_DRIVER from the driver's input: [DCT], [DCI], [SRD],
 	// or 0 if it is neither. It is nil if the driver has no such QPs.
 	DriverQP func(uhwIn []byte) uint8
 	// OnQueryQP completes the reply to QUERY_QP, which has the state.

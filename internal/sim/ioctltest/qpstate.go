@@ -103,7 +103,7 @@ var raw = table{
 
 var tables = map[uint8]table{uapi.IB_UVERBS_QPT_RC: rc, uapi.IB_UVERBS_QPT_UC: uc, uapi.IB_UVERBS_QPT_UD: ud,
 	uapi.IB_UVERBS_QPT_XRC_INI: xrcInitiator, uapi.IB_UVERBS_QPT_XRC_TGT: xrcTarget,
-	uapi.IB_UVERBS_QPT_RAW_PACKET: raw, DCI: dci, DCT: dct}
+	uapi.IB_UVERBS_QPT_RAW_PACKET: raw, DCI: dci, DCT: dct, SRD: srd}
 
 // Allowed reports whether Linux allows a QP of that type to change from one state to another with
 // those attributes: ib_modify_qp_is_ok.
