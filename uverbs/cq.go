@@ -141,12 +141,12 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 }
 
 func (q *CQ) create(cfg *CQConfig) error {
-	entries, vector := cfg.Entries, cfg.Vector // so that cfg is not on the heap
+	vector := cfg.Vector // so that cfg is not on the heap
+	of := &driver.CQConfig{Entries: cfg.Entries, Events: q.channel != nil, Memory: cfg.PD.memory()}
 	create := func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
-		return q.setHandle(q.command(entries, vector, uhwIn, uhwOut, attrs))
+		return q.setHandle(q.command(of.Entries, vector, uhwIn, uhwOut, attrs))
 	}
-	impl, reply, err := q.ctx.impl.CreateCQ(
-		&driver.CQConfig{Entries: cfg.Entries, Memory: cfg.PD.memory()}, create)
+	impl, reply, err := q.ctx.impl.CreateCQ(of, create)
 	if err != nil {
 		q.destroyIfExists(q.destroyKernel)
 		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })

@@ -87,7 +87,8 @@ var (
 	ErrOpcode = newSentinel("uverbs: unknown opcode or flag, or one that does not fit the request", unix.EINVAL)
 	// ErrQPType: no device supports the operation or flag on QPs of this type. It matches
 	// ErrOpcode. Raw packet QPs have SEND, and the flag ether.IPCsum. UD QPs have SEND and SEND_IMM, to
-	// the address of SendBatch.UDAddr. UC QPs also have WRITE, WRITE_IMM, BIND_MW and LOCAL_INV.
+	// the address of SendBatch.UDAddr; SRD QPs also have WRITE, WRITE_IMM and READ. UC QPs have SEND,
+	// SEND_IMM, WRITE, WRITE_IMM, BIND_MW and LOCAL_INV.
 	// SendBatch.RemoteSRQ is for XRCSend QPs, DCAddr for DCIs.
 	ErrQPType error = &sentinel{
 		text:  "uverbs: QPs of this type do not have this operation or flag",
@@ -120,13 +121,20 @@ var (
 	// ErrForeignMW: the window, or its MR, belongs to another PD than the QP.
 	ErrForeignMW = newSentinel("uverbs: the memory window or its MR belongs to another PD than the QP: create them "+
 		"on the QP's PD", unix.EPERM)
-	// ErrNoAH: a request of a UD QP or a DCI has no destination. In a batch, UDAddr or, on a DCI,
+	// ErrNoAH: a request of a UD or SRD QP, or of a DCI, has no destination. In a batch, UDAddr or, on a DCI,
 	// DCAddr comes after the operation.
-	ErrNoAH = newSentinel("uverbs: a request of a UD QP or a DCI needs an address: set SendWR.AH, or call UDAddr or "+
-		"DCAddr of the SendBatch", unix.EINVAL)
+	ErrNoAH = newSentinel("uverbs: a request of a UD or SRD QP or a DCI needs an address: set SendWR.AH, or call UDAddr "+
+		"or DCAddr of the SendBatch", unix.EINVAL)
 	// ErrNoStreams: a request of a DCI names a stream, and the DCI has none.
 	ErrNoStreams = newSentinel("uverbs: this DCI has no streams: set DCIStreams of its QPConfig, or leave "+
 		"SendWR.DCStream out", unix.EINVAL)
+	// ErrUnsignaled: a request is not signaled, and the device completes every request. Set Signaled, or
+	// QPConfig.SignalAll. EFA devices report this. It matches ErrOpcode and ErrNotSupported.
+	ErrUnsignaled error = &sentinel{
+		text:  "uverbs: this device has no unsignaled requests: set the flag Signaled, or SignalAll of QPConfig",
+		errno: unix.EINVAL,
+		kinds: []error{ErrOpcode, ErrNotSupported},
+	}
 	// ErrForeignAH: the AH belongs to another PD than the QP.
 	ErrForeignAH = newSentinel("uverbs: the AH belongs to another PD than the QP: create it on the QP's PD", unix.EINVAL)
 	// ErrTooLong: a message on a UD QP is longer than a packet. On RoCE, the MTU of the port

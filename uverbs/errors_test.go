@@ -353,6 +353,7 @@ func sentinels() []errorCase {
 		{"ErrNoSRQN", ErrNoSRQN, []error{unix.EINVAL}},
 		{"ErrSRQ", ErrSRQ, []error{unix.EINVAL}},
 		{"ErrNoAH", ErrNoAH, []error{unix.EINVAL}},
+		{"ErrUnsignaled", ErrUnsignaled, []error{ErrOpcode, ErrNotSupported, unix.EINVAL, errors.ErrUnsupported}},
 		{"ErrNoStreams", ErrNoStreams, []error{unix.EINVAL}},
 		{"ErrForeignAH", ErrForeignAH, []error{unix.EINVAL}},
 		{"closed AH", errClosedAH, []error{ErrClosed, os.ErrClosed, unix.EBADF}},

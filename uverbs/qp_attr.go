@@ -8,7 +8,7 @@ import (
 )
 
 // QPType is the transport service of a QP. The values are those of
-// ibv_qp_type, except DCT and DCI.
+// ibv_qp_type, except DCT, DCI and SRD.
 type QPType uint8
 
 // The transport services.
@@ -40,15 +40,28 @@ const (
 	DCI QPType = 0xf2 // initiator: all operations of RC
 )
 
+// SRD is scalable reliable datagrams, which Amazon's EFA devices have. A QP sends to any number of
+// peers: each request names the address, the number and the Q_Key of the peer's QP, as on a UD QP,
+// and so do READs and WRITEs, where the device supports them. Messages arrive once, but in any
+// order. A failed request does not affect others. [QP.Ready] prepares a QP: [QP.Connect] and
+// [QP.Handshake] are for types that have one peer.
+//
+// To the kernel the type is IBV_QPT_DRIVER: efadv_create_qp_ex(3). The value here ends in that of
+// EFADV_QP_DRIVER_TYPE_SRD.
+const SRD QPType = 0xe0
+
 // kernel returns the kernel's value of the type.
 func (t QPType) kernel() uint64 {
-	if t.dc() {
+	if t.dc() || t == SRD {
 		return uapi.IB_UVERBS_QPT_DRIVER
 	}
 	return uint64(t)
 }
 
 func (t QPType) dc() bool { return t == DCT || t == DCI }
+
+// datagrams reports whether each message names its destination, and each QP has a Q_Key.
+func (t QPType) datagrams() bool { return t == UD || t == SRD }
 
 // RawPacket is the QP type for raw Ethernet frames: IBV_QPT_RAW_PACKET. It needs
 // CAP_NET_RAW.
@@ -79,6 +92,8 @@ func (t QPType) String() string {
 		return "DCT"
 	case DCI:
 		return "DCI"
+	case SRD:
+		return "SRD"
 	}
 	return "QP type " + itoa(uint64(t))
 }

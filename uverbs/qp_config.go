@@ -47,7 +47,7 @@ type QPConfig struct {
 	DCKey uint64
 	// DCIStreams divides the requests of a DCI into streams. DCI only.
 	DCIStreams DCIStreams
-	// QKey is the Q_Key that datagrams to a UD QP must carry. Ready sets it. A Q_Key with bit
+	// QKey is the Q_Key that datagrams to a UD QP, and requests to an SRD QP, must carry. Ready sets it. A Q_Key with bit
 	// 31 set requires CAP_NET_RAW.
 	QKey uint32
 	// Options are options that only QPs of one driver have: a pointer to a struct of its provider,
@@ -92,7 +92,7 @@ func (p *PD) checkQP(cfg *QPConfig) error {
 		}
 	}
 	if cfg.Type == 0 {
-		return invalid(op, p.String(), "Type is not set: it is RC, UC, UD, XRCSend, DCI, DCT or RawPacket")
+		return invalid(op, p.String(), "Type is not set: it is RC, UC, UD, XRCSend, DCI, DCT, SRD or RawPacket")
 	}
 	if err := p.checkQPType(cfg); err != nil {
 		return err
@@ -142,9 +142,14 @@ func (p *PD) checkQPType(cfg *QPConfig) error {
 		if err := p.checkDC(cfg); err != nil {
 			return err
 		}
+	case SRD:
+		if _, ok := p.ctx.impl.(driver.SRDs); !ok {
+			return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+				Detail: "the device has no QPs of type SRD: its driver has no scalable reliable datagrams; that of EFA devices has"}
+		}
 	default:
 		return &Error{Op: op, Object: p.String(), Kind: ErrNotSupported, Errno: 0,
-			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend, DCI, DCT and RawPacket are"}
+			Detail: cfg.Type.String() + " is not supported: RC, UC, UD, XRCSend, DCI, DCT, SRD and RawPacket are"}
 	}
 	if s := cfg.SRQ; s != nil && s.ctx != p.ctx {
 		return invalid(op, p.String(), s.String()+" belongs to another Context than the PD")

@@ -186,7 +186,7 @@ func (q *QP) endpointOf(l localPath) (Endpoint, error) {
 // half a second if the peer does not reply. A UC QP detects neither: its messages are lost.
 // [QP.Handshake] exchanges the Endpoints and connects over a TCP connection.
 //
-// Connect returns [ErrInvalid] for a UD QP and for an Endpoint that cannot be reached;
+// Connect returns [ErrInvalid] for a UD or SRD QP and for an Endpoint that cannot be reached;
 // otherwise the errors are those of [QP.Modify].
 func (q *QP) Connect(remote Endpoint) error {
 	if err := q.checkConnects(); err != nil {
@@ -274,13 +274,15 @@ func (q *QP) checkConnects() error {
 		return invalid("connect", q.String(), "a "+q.cfg.Type.String()+
 			" has no peer: Ready prepares it, and each request of a DCI names a DCT")
 	}
-	if q.cfg.Type == UD {
-		return invalid("connect", q.String(), "a UD QP has no peer: Ready moves it to RTS, and each message names an AH")
+	if q.cfg.Type.datagrams() {
+		article := map[QPType]string{UD: "a ", SRD: "an "}[q.cfg.Type]
+		return invalid("connect", q.String(), article+q.cfg.Type.String()+
+			" QP has no peer: Ready moves it to RTS, and each message names an AH")
 	}
 	return nil
 }
 
-// Ready moves a UD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
+// Ready moves a UD or SRD QP from RESET to RTS, with QPConfig.QKey. From then on it can send, and
 // receives datagrams that any peer sends to its QPN with that Q_Key. A raw packet QP receives
 // the frames that its flows direct to it. The port is the one of QPConfig.GID, or the first
 // active one. Receives can be posted earlier, after [QP.Init].
@@ -294,8 +296,8 @@ func (q *QP) Ready() error {
 	if q.cfg.Type.dc() {
 		return q.readyDC()
 	}
-	if q.cfg.Type != UD && q.cfg.Type != RawPacket {
-		return invalid("ready", q.String(), "Ready is for UD, raw packet and DC QPs, "+
+	if !q.cfg.Type.datagrams() && q.cfg.Type != RawPacket {
+		return invalid("ready", q.String(), "Ready is for UD, SRD, raw packet and DC QPs, "+
 			"this one is "+q.cfg.Type.String()+": connect it to a peer by Connect or Handshake")
 	}
 	if q.State() == StateReset {
@@ -393,7 +395,7 @@ func (q *QP) Init() error {
 }
 
 func (q *QP) init(port int) error {
-	if q.cfg.Type == UD {
+	if q.cfg.Type.datagrams() {
 		return q.Modify(QPAttr{State: StateInit, Port: uint8(port), QKey: q.cfg.QKey},
 			MaskState|MaskPKeyIndex|MaskPort|MaskQKey)
 	}

@@ -94,6 +94,18 @@ var transitions = map[QPType]map[[2]QPState]transition{
 		{StateSQD, StateRTS}:    {optional: MaskCurState | MaskQKey},
 		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},
 	},
+	// The efa driver has the table of SRD: srd_qp_state_table.
+	SRD: {
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskQKey},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskQKey},
+		{StateInit, StateRTR}:   {optional: MaskPKeyIndex | MaskQKey},
+		{StateRTR, StateRTS}:    {required: MaskSQPSN, optional: MaskCurState | MaskQKey | MaskRNRRetryCount},
+		{StateRTS, StateRTS}:    {optional: MaskCurState | MaskQKey},
+		{StateRTS, StateSQD}:    {optional: MaskEnSQDAsyncNotify},
+		{StateSQE, StateRTS}:    {optional: MaskCurState | MaskQKey},
+		{StateSQD, StateRTS}:    {optional: MaskCurState | MaskQKey},
+		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},
+	},
 	// mlx5_ib has the tables of DC: modify_dci_qp_is_ok and mlx5_ib_modify_dct.
 	DCI: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort},

@@ -133,6 +133,9 @@ type SendWR struct {
 	// the QP's PD. According to the IBA, a QKey with bit 31 set stands for the QP's
 	// own Q_Key. rxe does not follow this and sends it as it is.
 	//
+	// On an SRD QP they are the destination of every request, and a message may have up to
+	// PortAttr.MaxMsgSize bytes.
+	//
 	// On a DCI they are the destination of every request except LOCAL_INV and BIND_MW: QPN is
 	// the number of the DCT, and DCKey replaces QKey.
 	AH   *AH

@@ -17,7 +17,9 @@ func (m Memory) Get(op string, n int) (b []byte, free func([]byte), err error) {
 
 // A CQConfig is what a provider needs to know of a new CQ.
 type CQConfig struct {
+	// Entries is what the create command requests. The provider may change it before it calls create.
 	Entries int
+	Events  bool // the CQ has a completion channel
 	Memory  Memory
 }
 

@@ -19,7 +19,11 @@ const (
 	OnUC
 	OnUD
 	OnRaw
+	OnSRD
 )
+
+// SRD is the uverbs.QPType of scalable reliable datagrams, for which the kernel has no number.
+const SRD = 0xe0
 
 // OpTraits say what a request consists of.
 type OpTraits uint8
@@ -42,12 +46,12 @@ const Opcodes = 16
 // their tables from it, and the texts and errors of uverbs derive from it: docs/architecture.md
 // describes how to add one.
 var Operations = [Opcodes]Operation{
-	uapi.IB_UVERBS_WR_RDMA_WRITE: {"WRITE", OnRC | OnUC, OpRemote, uapi.IB_UVERBS_WC_RDMA_WRITE},
-	uapi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: {"WRITE_IMM", OnRC | OnUC, OpRemote | OpImm,
+	uapi.IB_UVERBS_WR_RDMA_WRITE: {"WRITE", OnRC | OnUC | OnSRD, OpRemote, uapi.IB_UVERBS_WC_RDMA_WRITE},
+	uapi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: {"WRITE_IMM", OnRC | OnUC | OnSRD, OpRemote | OpImm,
 		uapi.IB_UVERBS_WC_RDMA_WRITE},
-	uapi.IB_UVERBS_WR_SEND:          {"SEND", OnRC | OnUC | OnUD | OnRaw, 0, uapi.IB_UVERBS_WC_SEND},
-	uapi.IB_UVERBS_WR_SEND_WITH_IMM: {"SEND_IMM", OnRC | OnUC | OnUD, OpImm, uapi.IB_UVERBS_WC_SEND},
-	uapi.IB_UVERBS_WR_RDMA_READ:     {"READ", OnRC, OpRemote | OpScatter, uapi.IB_UVERBS_WC_RDMA_READ},
+	uapi.IB_UVERBS_WR_SEND:          {"SEND", OnRC | OnUC | OnUD | OnRaw | OnSRD, 0, uapi.IB_UVERBS_WC_SEND},
+	uapi.IB_UVERBS_WR_SEND_WITH_IMM: {"SEND_IMM", OnRC | OnUC | OnUD | OnSRD, OpImm, uapi.IB_UVERBS_WC_SEND},
+	uapi.IB_UVERBS_WR_RDMA_READ:     {"READ", OnRC | OnSRD, OpRemote | OpScatter, uapi.IB_UVERBS_WC_RDMA_READ},
 	uapi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: {"COMPARE_SWAP", OnRC, OpRemote | OpScatter | OpOperands,
 		uapi.IB_UVERBS_WC_COMP_SWAP},
 	uapi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: {"FETCH_ADD", OnRC, OpRemote | OpScatter | OpOperands,
@@ -78,6 +82,8 @@ func (o *Operation) On(typ uint8) bool {
 		return o.QPs&OnUD != 0
 	case uapi.IB_UVERBS_QPT_RAW_PACKET:
 		return o.QPs&OnRaw != 0
+	case SRD:
+		return o.QPs&OnSRD != 0
 	}
 	return o.QPs&OnRC != 0
 }

@@ -89,6 +89,12 @@ type DCs interface {
 	SupportsDC()
 }
 
+// An SRDs is a [Context] that supports QPs of type SRD.
+type SRDs interface {
+	// SupportsSRD is not called.
+	SupportsSRD()
+}
+
 // A DCT is a [QP] of type DCT. It is also an [ECE] whose MODIFY_QP always has an input and a reply
 // of the driver.
 type DCT interface {

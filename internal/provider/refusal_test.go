@@ -45,12 +45,13 @@ func TestRefusal(t *testing.T) {
 // manPage has the types of QP on which ibv_post_send(3) allows each operation. RC stands for the
 // types that allow the same: XRC and DC. The man page also has TSO on UD, for IPoIB, and SEND_INV on UC, which the
 // InfiniBand specification does not have. It has no FLUSH and no ATOMIC_WRITE.
+// The operations of SRD are those of efadv_create_qp_ex(3).
 const manPage = `
-WRITE        RC UC
-WRITE_IMM    RC UC
-SEND         RC UC UD RawPacket
-SEND_IMM     RC UC UD
-READ         RC
+WRITE        RC UC SRD
+WRITE_IMM    RC UC SRD
+SEND         RC UC UD RawPacket SRD
+SEND_IMM     RC UC UD SRD
+READ         RC SRD
 COMPARE_SWAP RC
 FETCH_ADD    RC
 LOCAL_INV    RC UC
@@ -72,7 +73,7 @@ func TestRefusalOfEveryOperation(t *testing.T) {
 			continue
 		}
 		types := []string{fmt.Sprintf("%-12v", op)}
-		for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.RawPacket} {
+		for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD, uverbs.RawPacket, uverbs.SRD} {
 			if Refusal(typ, op, 0) != uverbs.ErrQPType {
 				types = append(types, typ.String())
 			}

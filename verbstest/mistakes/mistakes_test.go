@@ -148,7 +148,7 @@ var mistakes = []mistake{
 	{dctWithoutReceive, `receive-late: posted at LINE: the message finds no receive in SRQ 0x\w+ and is lost: ` +
 		`post receives`, noCompletion, noDC, "impossible: no DC"},
 	{dctWithoutSRQ, byLibrary, noDC, noDC, "impossible: no DC"},
-	{noDCAddress, byLibrary, "uverbs: a request of a UD QP or a DCI needs an address", noDC, "impossible: no DC"},
+	{noDCAddress, byLibrary, "uverbs: a request of a UD or SRD QP or a DCI needs an address", noDC, "impossible: no DC"},
 	{streamOfDCI, byLibrary, "uverbs: this DCI has no streams", noDC, "impossible: no DC"},
 	{dciNotReady, byLibrary, "uverbs: the QP's state does not allow this", noDC, "impossible: no DC"},
 	{regionLeft, `left in the kernel: MR \d+, created at LINE`, busy, busy,
