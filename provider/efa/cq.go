@@ -1,0 +1,175 @@
+package efa
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// cq implements driver.CQ.
+type cq struct {
+	subs  []sub
+	next  int    // the ring that is polled next, so that all have their turn
+	cc    uint32 // completions polled so far
+	stale map[uint16][]uint32
+
+	ctx     *deviceContext
+	mem     *provider.Mapping
+	db      register              // its mem is nil if the CQ has no events
+	failure atomic.Pointer[error] // what Poll returns if the queue is empty, or nil
+	retired atomic.Bool
+}
+
+// A sub is a ring of completions.
+type sub struct {
+	ring []cqe
+	mask uint32
+	cur  uint32 // completions polled so far
+	turn uint64 // the phase that the next one has
+}
+
+// CreateCQ implements driver.Context.
+func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) (provider.CQ, driver.Reply, error) {
+	const op = "create CQ"
+	if cfg.Entries > math.MaxInt32/2 {
+		return nil, driver.Reply{}, unix.EINVAL
+	}
+	cfg.Entries = powerOfTwo(cfg.Entries)
+	n := int(c.limits.SubCqsPerCq)
+	req := &uapi.EfaIbvCreateCq{CqEntrySize: entrySize, NumSubCqs: uint16(n)}
+	if cfg.Events && c.has(uapi.EFA_QUERY_DEVICE_CAPS_CQ_NOTIFICATIONS) {
+		req.Flags = uapi.EFA_CREATE_CQ_WITH_COMPLETION_CHANNEL
+	}
+	resp := new(uapi.EfaIbvCreateCqResp)
+	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
+	if err != nil {
+		return nil, reply, err
+	}
+	size := uint64(reply.Entries) * uint64(n) * entrySize
+	if reply.Entries < 1 || reply.Entries != powerOfTwo(reply.Entries) || resp.QMmapSize < size ||
+		resp.QMmapSize > uint64(pages(int(size))) {
+		return nil, reply, badABI(op, "%d bytes for %d rings of %d entries", resp.QMmapSize, n, reply.Entries)
+	}
+	q := &cq{ctx: c, stale: map[uint16][]uint32{}}
+	if q.mem, err = provider.MapToRead(c.dev, int64(resp.QMmapKey), int(resp.QMmapSize)); err != nil {
+		return nil, reply, kernelError("map the completion queue", c.dev.Name(), err)
+	}
+	q.use(reply.Entries, n)
+	if resp.CompMask&uapi.EFA_CREATE_CQ_RESP_DB_OFF != 0 {
+		if q.db, err = c.mapRegister(op, resp.DbMmapKey, resp.DbOff); err != nil {
+			return nil, reply, errors.Join(err, q.Retire(false))
+		}
+	}
+	return q, reply, nil
+}
+
+// use divides the memory into n rings.
+func (q *cq) use(size, n int) {
+	q.subs = make([]sub, n)
+	for i := range q.subs {
+		q.subs[i] = sub{ring: entries(q.mem, i*size*entrySize, size), mask: uint32(size - 1), turn: phase}
+	}
+}
+
+// Ready implements driver.CQ.
+func (q *cq) Ready() bool {
+	ready := q.failure.Load() != nil
+	for i := range q.subs {
+		_, there := q.subs[i].peek(0)
+		ready = ready || there
+	}
+	ready = ready && !q.retired.Load()
+	runtime.KeepAlive(q)
+	return ready
+}
+
+// The fields of the register: the completions polled so far, the number of events, and whether to arm.
+const (
+	serialAt = 29
+	serials  = 3
+	arm      = 1 << 31
+)
+
+// Arm implements driver.CQ. The device has events for all completions only.
+func (q *cq) Arm(solicitedOnly bool, events uint32) error {
+	switch {
+	case q.retired.Load():
+		return uverbs.ErrClosed
+	case solicitedOnly:
+		return q.unsupported("arm CQ", "an EFA has no events for solicited completions only: arm it for all")
+	case q.db.mem == nil:
+		return q.unsupported("arm CQ", "this EFA has no completion events: poll the CQ")
+	}
+	q.db.store(q.cc&0xffff | events&serials<<serialAt | arm)
+	runtime.KeepAlive(q)
+	return nil
+}
+
+func (q *cq) unsupported(op, detail string) error {
+	return &uverbs.Error{Op: op, Object: q.ctx.dev.Name(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+		Detail: detail}
+}
+
+// Resize implements driver.CQ.
+func (q *cq) Resize(int, driver.Command) (driver.Reply, error) {
+	return driver.Reply{}, q.unsupported("resize CQ", "CQs of an EFA cannot be resized: create another one")
+}
+
+// Fail implements driver.CQ.
+func (q *cq) Fail(err error) { q.failure.Store(&err) }
+
+// Retire implements driver.CQ.
+func (q *cq) Retire(inUse bool) error {
+	q.retired.Store(true)
+	return errors.Join(q.mem.Release(inUse), q.db.mem.Release(inUse))
+}
+
+// Purge implements driver.Purger. The entries cannot be changed: Poll skips those that are there now.
+func (q *cq) Purge(gone any) {
+	p, ok := gone.(*qp)
+	if !ok {
+		return
+	}
+	ends := make([]uint32, len(q.subs))
+	for i := range q.subs {
+		s := &q.subs[i]
+		n := uint32(0)
+		for _, there := s.peek(n); there; _, there = s.peek(n) {
+			n++
+		}
+		ends[i] = s.cur + n
+	}
+	q.stale[p.number] = ends
+}
+
+// Unpolled implements driver.Unpolled.
+func (q *cq) Unpolled(of any) (sends, recvs int) {
+	p, ok := of.(*qp)
+	if !ok {
+		return 0, 0
+	}
+	for i := range q.subs {
+		s := &q.subs[i]
+		n := uint32(0)
+		for v, there := s.peek(n); there; v, there = s.peek(n) {
+			switch {
+			case uint16(v>>numberAt) != p.number || q.dropped(i, s.cur+n, p.number):
+			case v&queueMask == ofSend:
+				sends++
+			case v&unsolicited == 0:
+				recvs++
+			}
+			n++
+		}
+	}
+	return sends, recvs
+}

@@ -1,0 +1,43 @@
+package efa
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/mmio"
+)
+
+// A register is a doorbell of a queue.
+type register struct {
+	at  *uint32
+	mem *provider.Mapping
+
+	// With the kernel in memory.
+	bells  ioctl.Doorbells
+	page   uint32
+	offset uint32
+}
+
+// mapRegister maps the page with a register.
+func (c *deviceContext) mapRegister(op string, key uint64, offset uint32) (r register, err error) {
+	page := unix.Getpagesize()
+	if offset%4 != 0 || int(offset)+4 > page {
+		return r, badABI(op, "a register at %#x of a page", offset)
+	}
+	m, err := provider.Map(c.dev, int64(key), page)
+	if err != nil {
+		return r, kernelError(op, c.dev.Name(), err)
+	}
+	return register{wordAt(m, int(offset)), m, c.bells, uint32(key / uint64(page)), offset}, nil
+}
+
+// store writes to the register.
+func (r *register) store(v uint32) {
+	mmio.Store32(r.at, v)
+	if r.bells != nil {
+		r.bells.Doorbell(r.page, r.offset, binary.LittleEndian.AppendUint32(nil, v))
+	}
+}

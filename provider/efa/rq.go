@@ -1,0 +1,80 @@
+package efa
+
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A recvQueue is the receive half of a QP.
+type recvQueue struct {
+	requests
+	ring   []recvWQE
+	mem    *provider.Mapping
+	db     register
+	cur    uint32 // descriptors written so far
+	mask   uint32
+	maxSGE int
+}
+
+// reset empties the queue.
+func (r *recvQueue) reset() {
+	r.requests.reset()
+	r.cur = 0
+}
+
+// check returns the error for a receive that cannot be written.
+func (r *recvQueue) check(wr *uverbs.RecvWR) error {
+	switch {
+	case r.full():
+		return uverbs.ErrQueueFull
+	case len(wr.SGL) > r.maxSGE:
+		return uverbs.ErrTooManySGEs
+	case len(wr.SGL) == 0: // it would have no descriptor
+		return uverbs.ErrMalformed
+	}
+	var total uint64
+	for i := range wr.SGL {
+		total += uint64(wr.SGL[i].Length)
+	}
+	if total > uverbs.MaxMessage {
+		return uverbs.ErrRange
+	}
+	return nil
+}
+
+// write writes a receive to the ring. Each number has room for maxSGE descriptors.
+func (r *recvQueue) write(wr *uverbs.RecvWR) {
+	head := uint64(r.take(wr.WRID)) | recvFirst
+	final := len(wr.SGL) - 1
+	for i := range wr.SGL {
+		s := &wr.SGL[i]
+		w := head | uint64(min(s.Length, maxRecvSGE))<<recvLengthAt | uint64(s.LKey&keyMask)<<32
+		if i == final {
+			w |= recvLast
+		}
+		r.ring[r.cur&r.mask] = recvWQE{s.Addr, w}
+		r.cur++
+		head = 0
+	}
+}
+
+// PostRecv implements driver.QP.
+func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
+	r := &q.rq
+	before := r.cur
+	for ; n < len(wrs); n++ {
+		if err = r.check(&wrs[n]); err != nil {
+			break
+		}
+		r.write(&wrs[n])
+	}
+	if r.cur != before {
+		mmio.ToDevice()
+		r.db.store(r.cur & 0xffff)
+	}
+	runtime.KeepAlive(q)
+	return n, err
+}

@@ -1,0 +1,175 @@
+package efa
+
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/provider"
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A sendQueue is the send half of a QP.
+type sendQueue struct {
+	requests
+	ring  []sendWQE // memory of the device, which is never read
+	mem   *provider.Mapping
+	db    register
+	cur   uint32 // descriptors written so far
+	rung  uint32 // those announced
+	mask  uint32
+	log   uint32 // log2 of the descriptors
+	lap   uint32 // its lowest bit is the phase. As in libefa, RESET does not change it
+	burst uint32 // descriptors that one doorbell may announce
+
+	typ       uverbs.QPType
+	ops       *operations
+	pd        *driver.PD
+	maxSGE    int
+	maxRDMA   int // SGEs of a READ or WRITE
+	maxInline int
+	required  uverbs.SendFlags // the flags that a request must have
+
+	scratch sendWQE // the request that PostSend encodes
+	local   []sendWQE
+	batch   batch
+}
+
+// reset empties the queue.
+func (s *sendQueue) reset() {
+	s.requests.reset()
+	s.cur, s.rung = 0, 0
+	s.batch = batch{}
+}
+
+// operation returns what is known of an opcode. The flags are Signaled or, on a QP with SignalAll, none.
+func (s *sendQueue) operation(op uverbs.Opcode, f uverbs.SendFlags) (*operation, error) {
+	if op >= driver.Opcodes || !s.ops[op].there || f&^uverbs.Signaled != 0 {
+		return nil, provider.Refusal(s.typ, op, f)
+	}
+	if f&s.required != s.required {
+		return nil, uverbs.ErrUnsignaled
+	}
+	return &s.ops[op], nil
+}
+
+// start writes the first words of a request that is number ahead after cur.
+func (s *sendQueue) start(w *sendWQE, o *operation, ahead, imm uint32) {
+	*w = sendWQE{}
+	w[0] = o.base | uint64((s.lap+(s.cur&s.mask+ahead)>>s.log)&1)<<phaseAt
+	if o.traits&driver.OpImm != 0 {
+		w[1] = uint64(imm)
+	}
+}
+
+// encode writes a request to w, except its number.
+func (s *sendQueue) encode(w *sendWQE, wr *uverbs.SendWR) error {
+	o, err := s.operation(wr.Opcode, wr.Flags)
+	if err != nil {
+		return err
+	}
+	s.start(w, o, 0, wr.Imm)
+	if len(wr.Inline) > 0 {
+		if len(wr.SGL) > 0 {
+			return uverbs.ErrMalformed
+		}
+		if err := s.setInline(w, o, wr.Inline); err != nil {
+			return err
+		}
+	} else if err := s.setSGL(w, o, wr); err != nil {
+		return err
+	}
+	return s.address(w, provider.AHOf(wr.AH), wr.QPN, wr.QKey)
+}
+
+func (s *sendQueue) setInline(w *sendWQE, o *operation, data []byte) error {
+	switch {
+	case o.traits&driver.OpScatter != 0:
+		return uverbs.ErrMalformed
+	case o.traits&driver.OpRemote != 0:
+		return uverbs.ErrOpNotSupported
+	case len(data) > s.maxInline:
+		return uverbs.ErrInlineTooLong
+	}
+	copy(w.inline(), data)
+	w[0] |= inlined
+	w.setCount(len(data))
+	return nil
+}
+
+func (s *sendQueue) setSGL(w *sendWQE, o *operation, wr *uverbs.SendWR) error {
+	sgl, at, most := wr.SGL, 4, s.maxSGE
+	if o.traits&driver.OpRemote != 0 {
+		at, most = 6, s.maxRDMA
+	}
+	if len(sgl) > most {
+		return uverbs.ErrTooManySGEs
+	}
+	var total uint64
+	for i := range sgl {
+		w.setSGE(at+2*i, &sgl[i])
+		total += uint64(sgl[i].Length)
+	}
+	if total > uverbs.MaxMessage {
+		return uverbs.ErrRange
+	}
+	if o.traits&driver.OpRemote != 0 {
+		w.setRemote(uint32(total), wr.RKey, wr.RemoteAddr)
+	}
+	w.setCount(len(sgl))
+	return nil
+}
+
+// address writes the destination. QPNs have 16 bits.
+func (s *sendQueue) address(w *sendWQE, ah *driver.AH, qpn, qkey uint32) error {
+	av, err := ah.For(s.pd)
+	if err != nil {
+		return err
+	}
+	if qpn>>16 != 0 {
+		return uverbs.ErrMalformed
+	}
+	w.setDestination(av[0], qpn, qkey)
+	return nil
+}
+
+// write copies a request to the device. It rings the doorbell if it announces no more requests.
+func (s *sendQueue) write(w *sendWQE) {
+	mmio.Copy64(bytesOf(&s.ring[s.cur&s.mask]), bytesOf(w))
+	if s.cur++; s.cur&s.mask == 0 {
+		s.lap++
+	}
+	if s.cur-s.rung == s.burst {
+		s.announce()
+		mmio.WCStart()
+	}
+}
+
+// announce announces what has been written.
+func (s *sendQueue) announce() {
+	if s.rung != s.cur {
+		s.rung = s.cur
+		mmio.FlushWrites()
+		s.db.store(s.cur & 0xffff)
+	}
+}
+
+// PostSend implements driver.QP.
+func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
+	s := &q.sq
+	mmio.WCStart()
+	for ; n < len(wrs); n++ {
+		if s.full() {
+			err = uverbs.ErrQueueFull
+			break
+		}
+		if err = s.encode(&s.scratch, &wrs[n]); err != nil {
+			break
+		}
+		s.scratch[0] |= uint64(s.take(wrs[n].WRID))
+		s.write(&s.scratch)
+	}
+	s.announce()
+	runtime.KeepAlive(q)
+	return n, err
+}
