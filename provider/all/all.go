@@ -5,6 +5,7 @@
 package all
 
 import (
+	_ "github.com/goverbs/goverbs/provider/efa"  // Elastic Fabric Adapter
 	_ "github.com/goverbs/goverbs/provider/mlx5" // ConnectX and BlueField
 	_ "github.com/goverbs/goverbs/provider/rxe"  // soft-RoCE
 )

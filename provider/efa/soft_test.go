@@ -117,10 +117,11 @@ func TestSRDSend(t *testing.T) {
 				b.recv(uverbs.RecvWR{WRID: id, SGL: []uverbs.SGE{b.sge(100, 3), b.sge(1000, 100)}})
 				wr.WRID = 1000 + id
 				a.send(wr)
-				if wc := a.poll(1)[0]; wc.WRID != 1000+id || wc.Opcode != uverbs.WCSend || wc.Err() != nil || wc.QPNum != a.qp.QPN() {
+				wc := a.poll(1)[0]
+				if wc.WRID != 1000+id || wc.Opcode != uverbs.WCSend || wc.Err() != nil || wc.QPNum != a.qp.QPN() {
 					t.Fatalf("completion %+v", wc)
 				}
-				wc := b.poll(1)[0]
+				wc = b.poll(1)[0]
 				if wc.WRID != id || wc.Opcode != uverbs.WCRecv || wc.ByteLen != 25 || wc.SrcQP != a.qp.QPN() || wc.Err() != nil {
 					t.Fatalf("completion %+v", wc)
 				}
@@ -302,22 +303,24 @@ func TestReset(t *testing.T) {
 // Requests that an EFA does not have, and those that exceed its limits, are refused with a typed error.
 func TestRefused(t *testing.T) {
 	a, b := pair(t, fakeefa.Default, srd)
+	data := make([]byte, 1)
 	for name, c := range map[string]struct {
 		change func(*uverbs.SendWR)
 		want   error
 	}{
-		"unsignaled":   {func(w *uverbs.SendWR) { w.Flags = 0 }, uverbs.ErrUnsignaled},
-		"fence":        {func(w *uverbs.SendWR) { w.Flags |= uverbs.Fence }, uverbs.ErrOpNotSupported},
-		"atomic":       {func(w *uverbs.SendWR) { w.Opcode = uverbs.OpFetchAdd }, uverbs.ErrQPType},
-		"invalidate":   {func(w *uverbs.SendWR) { w.Opcode = uverbs.OpSendInv }, uverbs.ErrQPType},
-		"unknown":      {func(w *uverbs.SendWR) { w.Opcode = 200 }, uverbs.ErrOpcode},
-		"three SGEs":   {func(w *uverbs.SendWR) { w.SGL = make([]uverbs.SGE, 3) }, uverbs.ErrTooManySGEs},
-		"two to read":  {func(w *uverbs.SendWR) { w.Opcode, w.SGL = uverbs.OpRead, make([]uverbs.SGE, 2) }, uverbs.ErrTooManySGEs},
+		"unsignaled": {func(w *uverbs.SendWR) { w.Flags = 0 }, uverbs.ErrUnsignaled},
+		"fence":      {func(w *uverbs.SendWR) { w.Flags |= uverbs.Fence }, uverbs.ErrOpNotSupported},
+		"atomic":     {func(w *uverbs.SendWR) { w.Opcode = uverbs.OpFetchAdd }, uverbs.ErrQPType},
+		"invalidate": {func(w *uverbs.SendWR) { w.Opcode = uverbs.OpSendInv }, uverbs.ErrQPType},
+		"unknown":    {func(w *uverbs.SendWR) { w.Opcode = 200 }, uverbs.ErrOpcode},
+		"three SGEs": {func(w *uverbs.SendWR) { w.SGL = make([]uverbs.SGE, 3) }, uverbs.ErrTooManySGEs},
+		"two to read": {func(w *uverbs.SendWR) { w.Opcode, w.SGL = uverbs.OpRead, make([]uverbs.SGE, 2) },
+			uverbs.ErrTooManySGEs},
 		"range":        {func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{{Length: ^uint32(0)}} }, uverbs.ErrRange},
 		"inline":       {func(w *uverbs.SendWR) { w.Inline = make([]byte, 33) }, uverbs.ErrInlineTooLong},
-		"inline, SGL":  {func(w *uverbs.SendWR) { w.Inline, w.SGL = make([]byte, 1), make([]uverbs.SGE, 1) }, uverbs.ErrMalformed},
-		"inline read":  {func(w *uverbs.SendWR) { w.Opcode, w.Inline = uverbs.OpRead, make([]byte, 1) }, uverbs.ErrMalformed},
-		"inline write": {func(w *uverbs.SendWR) { w.Opcode, w.Inline = uverbs.OpWrite, make([]byte, 1) }, uverbs.ErrOpNotSupported},
+		"inline, SGL":  {func(w *uverbs.SendWR) { w.Inline, w.SGL = data, make([]uverbs.SGE, 1) }, uverbs.ErrMalformed},
+		"inline read":  {func(w *uverbs.SendWR) { w.Opcode, w.Inline = uverbs.OpRead, data }, uverbs.ErrMalformed},
+		"inline write": {func(w *uverbs.SendWR) { w.Opcode, w.Inline = uverbs.OpWrite, data }, uverbs.ErrOpNotSupported},
 		"no AH":        {func(w *uverbs.SendWR) { w.AH = nil }, uverbs.ErrNoAH},
 		"QPN":          {func(w *uverbs.SendWR) { w.QPN = 1 << 16 }, uverbs.ErrMalformed},
 	} {
@@ -367,7 +370,8 @@ func TestStatus(t *testing.T) {
 		"too long": {func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{a.sge(0, 10000)} }, uverbs.WCLocLenErr},
 		"QPN":      {func(w *uverbs.SendWR) { w.QPN = 200 }, uverbs.WCRemInvRDReqErr},
 		"QKey":     {func(w *uverbs.SendWR) { w.QKey++ }, uverbs.WCRemInvRDReqErr},
-		"rkey":     {func(w *uverbs.SendWR) { w.Opcode, w.SGL, w.RKey = uverbs.OpRead, []uverbs.SGE{a.sge(0, 1)}, 1 }, uverbs.WCRemAccessErr},
+		"rkey": {func(w *uverbs.SendWR) { w.Opcode, w.SGL, w.RKey = uverbs.OpRead, []uverbs.SGE{a.sge(0, 1)}, 1 },
+			uverbs.WCRemAccessErr},
 	} {
 		wr := a.to(b, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend})
 		c.change(&wr)

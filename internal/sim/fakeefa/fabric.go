@@ -68,12 +68,13 @@ type Device struct {
 	index  uint32
 	gid    [16]byte
 
-	files []*Kernel
-	qps   map[uint16]*qp
-	ahs   map[uint16]*ah
-	mrs   map[uint32]*mr
-	pds   uint16
-	keys  uint32
+	files  []*Kernel
+	qps    map[uint16]*qp
+	ahs    map[uint16]*ah
+	mrs    map[uint32]*mr
+	pds    uint16
+	newest *cq
+	keys   uint32
 }
 
 // New returns a fabric of n devices on which the process runs until the test ends.
@@ -166,7 +167,7 @@ func (d *Device) describe(core *ioctltest.Kernel) {
 	a.VendorId, a.VendorPartId, a.FwVer = 0x1d0f, 0xefa2, 0
 	a.MaxMrSize, a.PageSizeCap = 1<<40, 0xfffff000
 	a.MaxQp, a.MaxCq, a.MaxPd, a.MaxMr, a.MaxAh = maxQPs, 512, 256, 1024, 4096
-	a.MaxQpWr, a.MaxCqe, a.MaxSge, a.MaxSgeRd = maxWR, maxCQE, maxSendSGE, 1
+	a.MaxQpWr, a.MaxCqe, a.MaxSge, a.MaxSgeRd = maxWR, maxCQE, maxRecvSGE, 1
 	a.MaxQpRdAtom, a.MaxQpInitRdAtom, a.MaxSrq, a.MaxSrqWr, a.MaxSrqSge = 0, 0, 0, 0, 0
 	core.XRC = false
 	core.GIDs = []uapi.IbUverbsGidEntry{{Gid: d.gid, PortNum: 1}}

@@ -226,7 +226,14 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 		return k.regMR(c)
 	case uapi.IB_USER_VERBS_CMD_CREATE_AH:
 		return k.createAH(c)
+	case uapi.IB_USER_VERBS_CMD_QUERY_DEVICE:
+		r := call.Out[uapi.IbUverbsQueryDeviceResp](c, out)
+		r.MaxSge = maxSendSGE
+		call.Reply(c, out, r)
 	case uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:
+		r := call.Out[uapi.IbUverbsExQueryDeviceResp](c, out)
+		r.Base.MaxSge = maxSendSGE // the smaller one of the two limits
+		call.Reply(c, out, r)
 		call.Reply(c, driver, &uapi.EfaIbvExQueryDeviceResp{MaxSqWr: maxWR, MaxRqWr: maxWR, MaxSqSge: maxSendSGE,
 			MaxRqSge: maxRecvSGE, MaxRdmaSize: maxRDMA, DeviceCaps: k.dev.fabric.cfg.Caps})
 	}

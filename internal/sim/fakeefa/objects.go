@@ -255,7 +255,7 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 		q.bell = k.newBell(cqBell, q.ringBell)
 		r.CompMask, r.DbOff, r.DbMmapKey = uapi.EFA_CREATE_CQ_RESP_DB_OFF, cqBell, q.bell
 	}
-	k.cqs[q.handle] = q
+	k.cqs[q.handle], k.dev.newest = q, q
 	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, r)
 	return nil
 }
