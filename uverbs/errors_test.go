@@ -149,7 +149,7 @@ func numberErrors(t *testing.T) []errorCase {
 		{"MaxRecvWR too large", qp(func(c *QPConfig) { c.MaxRecvWR = 2000 }), inv},
 		{"MaxSendSGE too large", qp(func(c *QPConfig) { c.MaxSendSGE = 17 }), inv},
 		{"MaxRecvSGE too large", qp(func(c *QPConfig) { c.MaxRecvSGE = 17 }), inv},
-		{"MaxInline too large", qp(func(c *QPConfig) { c.MaxInline = 1000 }), inv},
+		{"MaxInline too large", qp(func(c *QPConfig) { c.MaxInline = 2000 }), inv},
 	}
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"CQ.CREATE": unix.ENOMEM, "RESIZE_CQ": unix.EINVAL} })
 	cases = append(cases, errorCase{"no CQ left", newCQ(CQConfig{Entries: 1, NoEvents: true}), []error{unix.ENOMEM}},

@@ -295,6 +295,10 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 	return nil
 }
 
+// maxInline is how much inline data a QP may have. The kernel's mlx5 driver leaves it to the provider: a WQE of a ConnectX
+// has at most 1024 bytes.
+const maxInline = 1024
+
 func (k *Kernel) createQP(m *Msg) error {
 	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE),
 		groups: map[group]bool{}, state: new(uint8)}
@@ -306,7 +310,7 @@ func (k *Kernel) createQP(m *Msg) error {
 		return err
 	}
 	c := ioctl.SliceOf[uapi.IbUverbsQpCap](slices.Clone(m.data[uapi.UVERBS_ATTR_CREATE_QP_CAP]))[0]
-	if c.MaxSendWr > k.Device.MaxQpWr || c.MaxRecvWr > k.Device.MaxQpWr || c.MaxInlineData > 256 ||
+	if c.MaxSendWr > k.Device.MaxQpWr || c.MaxRecvWr > k.Device.MaxQpWr || c.MaxInlineData > maxInline ||
 		c.MaxSendSge > k.Device.MaxSge || c.MaxRecvSge > k.Device.MaxSge {
 		return unix.EINVAL
 	}
