@@ -6,10 +6,13 @@ go 1.25.0
 
 replace github.com/goverbs/goverbs => ../
 
+replace github.com/goverbs/goverbs/valkeyrdma => ../valkeyrdma
+
 require (
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/google/go-cmp v0.7.0
 	github.com/goverbs/goverbs v0.0.0
+	github.com/goverbs/goverbs/valkeyrdma v0.0.0
 	github.com/ulikunitz/xz v0.5.17
 	golang.org/x/net v0.48.0
 	golang.org/x/sys v0.47.0

@@ -224,8 +224,10 @@ var dependencies = map[string][]string{
 		"github.com/cavaliergopher/cpio", // writes the initramfs of guests
 		"github.com/google/go-cmp",
 		module,
-		"github.com/ulikunitz/xz", // decompresses kernel modules
-		"golang.org/x/net",        // tests of net.Conn
+		module + "/valkeyrdma",
+		"github.com/ulikunitz/xz",        // decompresses kernel modules
+		"github.com/valkey-io/valkey-go", // the client of valkeyrdma's tests
+		"golang.org/x/net",               // tests of net.Conn
 		"golang.org/x/sys",
 	},
 }
@@ -236,7 +238,8 @@ var (
 )
 
 func TestDependencies(t *testing.T) {
-	directives := map[string][]string{testbed: {"replace " + module + " => ../"}}
+	directives := map[string][]string{testbed: {"replace " + module + " => ../",
+		"replace " + module + "/valkeyrdma => ../valkeyrdma"}}
 	for dir, want := range dependencies {
 		mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
 		if err != nil {

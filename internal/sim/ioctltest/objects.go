@@ -295,8 +295,8 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 	return nil
 }
 
-// maxInline is how much inline data a QP may have. The kernel's mlx5 driver leaves it to the provider: a WQE of a ConnectX
-// has at most 1024 bytes.
+// maxInline is how much inline data a QP may have. The kernel's mlx5 driver leaves it to the provider: a WQE of a
+// ConnectX has at most 1024 bytes.
 const maxInline = 1024
 
 func (k *Kernel) createQP(m *Msg) error {

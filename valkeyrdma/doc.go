@@ -1,0 +1,14 @@
+// Package valkeyrdma connects to Valkey over RDMA without C. It speaks the protocol of Valkey 8.1 and newer, and its
+// connections are a [net.Conn] each, for the unchanged client github.com/valkey-io/valkey-go:
+//
+//	client, err := valkey.NewClient(valkey.ClientOption{
+//		InitAddress: []string{"192.0.2.1:6379"},
+//		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+//			ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+//			defer cancel()
+//			return valkeyrdma.DialContext(ctx, addr)
+//		},
+//	})
+//
+// The program also imports a provider: github.com/goverbs/goverbs/provider/all has those of all devices.
+package valkeyrdma
