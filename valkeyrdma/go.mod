@@ -7,4 +7,7 @@ replace github.com/goverbs/goverbs => ../
 
 require github.com/goverbs/goverbs v0.0.0
 
-require golang.org/x/sys v0.47.0 // indirect
+require (
+	github.com/google/go-cmp v0.7.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
