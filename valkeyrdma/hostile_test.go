@@ -158,11 +158,16 @@ func FuzzServer(f *testing.F) {
 func (h *raw) play(what, n byte) bool {
 	switch what % 7 {
 	case 0:
+		h.at += uint64(n)
 		return h.write(0, nil, uint32(n))
 	case 1:
 		return h.send(h.command(2))
-	case 2:
-		return h.write(0, make([]byte, n), uint32(n)<<8)
+	case 2: // behind what the client may read
+		at := h.at
+		if h.at += uint64(n) << 8; h.at > uint64(h.length) {
+			return h.write(0, nil, uint32(n)<<8)
+		}
+		return h.write(at, make([]byte, n), uint32(n)<<8)
 	case 3:
 		return h.send(h.command(0))
 	case 4:

@@ -73,6 +73,7 @@ type raw struct {
 	addr   uint64 // what the honest side has announced
 	length uint32
 	key    uint32
+	at     uint64 // what a script has announced
 }
 
 const (
