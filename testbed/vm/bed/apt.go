@@ -47,13 +47,16 @@ Acquire::IndexTargets::deb::CNF::DefaultEnabled "false";
 // apt is a private apt: one per architecture.
 type apt struct {
 	dir    string
-	arch   string
 	suites []string
+	types  string // of the indexes
 }
 
-// newApt writes the state of a private apt in dir.
-func newApt(dir, arch string, suites []string) (*apt, error) {
-	a := &apt{dir: dir, arch: arch, suites: suites}
+// newApt writes the state of a private apt in dir, for a recipe.
+func newApt(dir string, r recipe) (*apt, error) {
+	a := &apt{dir: dir, suites: r.suites(), types: "deb"}
+	if r.Source != "" {
+		a.types = "deb deb-src"
+	}
 	if strings.ContainsAny(dir, "\"\n%;") {
 		return nil, fmt.Errorf("the path %q cannot be used in apt's configuration: set %s to another", dir, EnvCache)
 	}
@@ -64,7 +67,7 @@ func newApt(dir, arch string, suites []string) (*apt, error) {
 	}
 	return a, errors.Join(
 		os.WriteFile(filepath.Join(dir, "dpkg/status"), nil, 0o644),
-		os.WriteFile(filepath.Join(dir, "apt.conf"), fmt.Appendf(nil, aptConf, dir, arch), 0o644))
+		os.WriteFile(filepath.Join(dir, "apt.conf"), fmt.Appendf(nil, aptConf, dir, r.Arch), 0o644))
 }
 
 // update fetches and verifies the indexes of the suites from one mirror.
@@ -72,8 +75,8 @@ func (a *apt) update(ctx context.Context, mirror, keyring string, progress func(
 	if strings.ContainsAny(mirror, " \t\r\n") {
 		return fmt.Errorf("the mirror %q is not a URI", mirror)
 	}
-	sources := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n",
-		mirror, strings.Join(a.suites, " "), keyring)
+	sources := fmt.Sprintf("Types: %s\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n",
+		a.types, mirror, strings.Join(a.suites, " "), keyring)
 	if err := os.WriteFile(filepath.Join(a.dir, "bed.sources"), []byte(sources), 0o644); err != nil {
 		return err
 	}
@@ -206,6 +209,21 @@ func (a *apt) download(ctx context.Context, dir string, pkgs []pkg, progress fun
 		args = append(args, p.name+"="+p.version)
 	}
 	_, err := a.get(dir, progress, args...).run(ctx)
+	return err
+}
+
+// binaryUpload is the suffix of a version whose source package is that of the version before it.
+var binaryUpload = regexp.MustCompile(`\+b[0-9]+$`)
+
+// downloadSource downloads the upstream archive of the recipe's source package to dir. apt verifies its hash.
+func (a *apt) downloadSource(ctx context.Context, dir string, r recipe, pkgs []pkg, progress func(int, string)) error {
+	i := slices.IndexFunc(pkgs, func(p pkg) bool { return p.name == r.Install[0] })
+	if i < 0 {
+		return fmt.Errorf("the version of %s is that of %s, which is not among the packages: correct packages.go", r.Source,
+			r.Install[0])
+	}
+	source := r.Source + "=" + binaryUpload.ReplaceAllString(pkgs[i].version, "")
+	_, err := a.get(dir, progress, "source", "--download-only", "--tar-only", source).run(ctx)
 	return err
 }
 

@@ -30,6 +30,7 @@ const (
 	Preload         Part = "preload"               // programs on sockets, librspreload of rdma-core 65, amd64
 	Fabric          Part = "fabric"                // libfabric with its headers and programs, for guests with Root, amd64
 	Apps            Part = "apps"                  // Root with UCX, Open MPI, NFS and fio, amd64
+	Valkey          Part = "valkey"                // Valkey's programs, to run with Root, and its source code, amd64
 	layoutVersion        = 3                       // of the trees: increase it when unpacking or fix-ups change
 )
 
@@ -47,6 +48,9 @@ type recipe struct {
 
 	// Leave is a regular expression for the names of packages that are left out, though others depend on them.
 	Leave string `json:",omitempty"`
+
+	// Source is a source package: its upstream archive, of the version of the packages, is unpacked in usr/src.
+	Source string `json:",omitempty"`
 
 	// Kernel is the prefix of a kernel package's version. If Install is empty,
 	// the newest image package of that kernel is used by its own name, because
@@ -108,6 +112,9 @@ const preloadOnly = `^(librdmacm1t64|libibverbs1|ibverbs-providers|rdmacm-utils|
 // fabricOnly matches libfabric and the libraries that it is linked with and that Root lacks.
 const fabricOnly = `^(libfabric1|libfabric-bin|libfabric-dev|libpsm2-2|libnuma1)$`
 
+// valkeyOnly matches Valkey and the libraries that it is linked with and that Root lacks.
+const valkeyOnly = `^(valkey-server|valkey-tools|libjemalloc2|liblzf1|libatomic1)$`
+
 // appsPackages are programs that use RDMA for a purpose, and the parts of NFS and of storage that the kernel lacks.
 var appsPackages = []string{"ucx-utils", "openmpi-bin", "python3-mpi4py", "nfs-kernel-server", "fio"}
 
@@ -161,6 +168,10 @@ func recipes() map[Part]recipe {
 			Suite: "trixie", Arch: "amd64", Install: []string{"libfabric-bin", "libfabric-dev"}, Only: fabricOnly,
 			Drop: append([]string{"usr/lib/x86_64-linux-gnu/libfabric.a"}, documentation...),
 		},
+		Valkey: {
+			Suite: "trixie", Arch: "amd64", Install: []string{"valkey-server"}, Only: valkeyOnly, Source: "valkey",
+			Drop: append([]string{"*/deps/", "*/tests/", "*/utils/"}, documentation...), Keep: []string{"*/tests/rdma/"},
+		},
 		Apps: {
 			Suite: "trixie", Arch: "amd64", Install: slices.Concat(rootPackages, appsPackages), Fix: "root",
 			Leave: rootLeave + "|" + appsLeave,
@@ -173,7 +184,7 @@ func recipes() map[Part]recipe {
 func Parts() []Part {
 	return []Part{
 		QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH, Preload,
-		Fabric, Apps,
+		Valkey, Fabric, Apps,
 	}
 }
 

@@ -215,7 +215,11 @@ func (s *setup) download(ctx context.Context, p Part, r recipe, debs string) (*a
 	if err := errors.Join(os.RemoveAll(debs), os.Mkdir(debs, 0o700)); err != nil {
 		return nil, err
 	}
-	return a, a.download(ctx, debs, pkgs, s.showing(p, "download"))
+	err = a.download(ctx, debs, pkgs, s.showing(p, "download"))
+	if err == nil && r.Source != "" {
+		err = a.downloadSource(ctx, debs, r, pkgs, s.showing(p, "download"))
+	}
+	return a, err
 }
 
 // unpackAll unpacks the downloaded packages and writes the lists of hashes.
@@ -241,6 +245,11 @@ func (s *setup) unpackAll(ctx context.Context, p Part, r recipe, debs, work stri
 	defer tree.Close()
 	for _, deb := range files {
 		if err := unpack(ctx, deb, tree, r); err != nil {
+			return err
+		}
+	}
+	if r.Source != "" {
+		if err := unpackSource(debs, tree, r); err != nil {
 			return err
 		}
 	}
@@ -272,7 +281,7 @@ func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
 	if a := s.apts[key]; a != nil {
 		return a, nil
 	}
-	a, err := newApt(filepath.Join(s.bed.cache, "apt", key), r.Arch, r.suites())
+	a, err := newApt(filepath.Join(s.bed.cache, "apt", key), r)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +300,13 @@ func (s *setup) apt(ctx context.Context, p Part, r recipe) (*apt, error) {
 }
 
 // aptKey returns the key of a recipe's private apt.
-func (r recipe) aptKey() string { return r.Arch + "-" + strings.Join(r.suites(), "-") }
+func (r recipe) aptKey() string {
+	key := r.Arch + "-" + strings.Join(r.suites(), "-")
+	if r.Source != "" {
+		key += "-source"
+	}
+	return key
+}
 
 // publish renames a finished directory to its final name. After a crash it
 // either exists with all its contents, or not at all.

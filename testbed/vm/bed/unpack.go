@@ -2,6 +2,7 @@ package bed
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"strings"
+
+	"github.com/ulikunitz/xz"
 )
 
 // unpack unpacks a package into a tree, without ownership, set-uid bits, device
@@ -33,6 +37,34 @@ func unpack(ctx context.Context, deb string, tree *os.Root, r recipe) error {
 		return fmt.Errorf("dpkg-deb --fsys-tarfile %s: %w", deb, err)
 	}
 	return nil
+}
+
+// unpackSource unpacks the upstream archive of a source package, in debs, into usr/src of the tree.
+func unpackSource(debs string, tree *os.Root, r recipe) error {
+	found, err := filepath.Glob(filepath.Join(debs, "*.orig.tar.xz"))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("the source package %s has the upstream archives %q: one *.orig.tar.xz was expected", r.Source, found)
+	}
+	f, err := os.Open(found[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in, err := xz.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return err
+	}
+	if err := tree.MkdirAll("usr/src", 0o755); err != nil {
+		return err
+	}
+	src, err := tree.OpenRoot("usr/src")
+	if err != nil {
+		return err
+	}
+	return errors.Join(untar(in, src, r), src.Close())
 }
 
 // untar extracts a whole archive into a tree.
