@@ -14,6 +14,7 @@ require (
 	github.com/goverbs/goverbs v0.0.0
 	github.com/goverbs/goverbs/valkeyrdma v0.0.0
 	github.com/ulikunitz/xz v0.5.17
-	golang.org/x/net v0.48.0
+	github.com/valkey-io/valkey-go v1.0.79
+	golang.org/x/net v0.57.0
 	golang.org/x/sys v0.47.0
 )
