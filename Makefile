@@ -87,6 +87,7 @@ soak: ## the long versions: loops, faults and fuzzers; ROUNDS=10000 MESSAGES=100
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./connectx/rxe
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./hardware
 	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./bench
+	$(GO) test -C testbed -tags vm,soak -count=1 -timeout 1h -v -run=TestSoak ./valkey
 	$(GO) test -C examples/grpc -tags soak -count=1 -timeout 1h -v -run=TestSoak ./...
 	KV_SCHEDULES=10000 $(GO) test -count=1 -timeout 1h ./examples/kv
 	@$(MAKE) --no-print-directory fuzz

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -74,18 +75,22 @@ func CompileValkey(dir string) (tree, module string, err error) {
 	return tree, module, nil
 }
 
-// ValkeyServer returns a command that runs Valkey's server, with RDMA at port 6379 of the address, without TCP, and with
-// further arguments. See [Host.Command].
-func (h *Host) ValkeyServer(addr string, args ...string) *exec.Cmd {
+// ValkeyArgs are arguments of Valkey's server with a module, without TCP and files.
+func ValkeyArgs(module string) []string {
+	return []string{"--port", "0", "--save", "", "--protected-mode", "no", "--loadmodule", module}
+}
+
+// ValkeyServer returns a command that runs Valkey's server at port 6379 of the address. See [Host.Command].
+func (h *Host) ValkeyServer(addr string) *exec.Cmd {
 	h.t.Helper()
 	v := theValkey()
 	if v.err != nil {
 		h.t.Fatal(v.err)
 	}
 	c := h.Command("valkey-server")
-	c.Args = append([]string{c.Args[0], "--library-path", filepath.Join(v.tree, "usr/lib", triple) + ":" + h.root.libs,
-		"--preload", h.root.preload + ":" + v.module, filepath.Join(v.tree, "usr/bin/valkey-server"),
-		"--port", "0", "--save", "", "--protected-mode", "no", "--loadmodule", v.module,
-		"--rdma-bind", addr, "--rdma-port", "6379"}, args...)
+	c.Args = slices.Concat([]string{c.Args[0],
+		"--library-path", filepath.Join(v.tree, "usr/lib", triple) + ":" + h.root.libs,
+		"--preload", h.root.preload + ":" + v.module, filepath.Join(v.tree, "usr/bin/valkey-server")},
+		ValkeyArgs(v.module), []string{"--rdma-bind", addr, "--rdma-port", "6379"})
 	return c
 }

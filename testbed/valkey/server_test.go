@@ -1,4 +1,4 @@
-//go:build vm
+//go:build vm || device
 
 package valkey_test
 
@@ -19,28 +19,27 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/goverbs/goverbs/internal/sim/errtest"
-	"github.com/goverbs/goverbs/internal/sim/foreign"
-	"github.com/goverbs/goverbs/testbed/cshim"
 	"github.com/goverbs/goverbs/valkeyrdma"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
 var check = errtest.Check
 
-// A rig is Valkey's server on a machine in memory, and another machine for clients.
+// A rig is Valkey's server and where clients run.
 type rig struct {
-	t              *testing.T
-	server, client *verbstest.Machine
-	process        *exec.Cmd
-	log            bytes.Buffer
+	t        testing.TB
+	addr     string
+	onClient func(func())       // runs a function on the machine of clients
+	network  *verbstest.Network // of machines in memory
+	process  *exec.Cmd
+	log      bytes.Buffer
 }
 
-func start(t *testing.T, args ...string) *rig {
+// start starts the server.
+func start(t testing.TB) *rig {
 	t.Helper()
-	n := verbstest.NewNetwork(t)
-	r := &rig{t: t, server: n.Machine(), client: n.Machine()}
-	h := cshim.New(t, r.server)
-	r.process = h.ValkeyServer(r.server.Addr().String(), args...)
+	r := &rig{t: t}
+	await := r.prepare()
 	r.process.Stdout, r.process.Stderr = &r.log, &r.log
 	check(t, r.process.Start())
 	t.Cleanup(func() {
@@ -49,7 +48,7 @@ func start(t *testing.T, args ...string) *rig {
 			t.Logf("the server:\n%s", &r.log)
 		}
 	})
-	h.Await(func(s foreign.Stats) bool { return s.Listens > 0 })
+	await()
 	return r
 }
 
@@ -66,11 +65,11 @@ func (r *rig) kill() {
 
 // options returns options of valkey-go for the server.
 func (r *rig) options() valkey.ClientOption {
-	return valkey.ClientOption{InitAddress: []string{r.server.AddrPort(6379).String()}, DisableCache: true,
+	return valkey.ClientOption{InitAddress: []string{r.addr}, DisableCache: true,
 		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (c net.Conn, err error) {
 			ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 			defer cancel()
-			r.client.Run(func() { c, err = valkeyrdma.DialContext(ctx, addr) })
+			r.onClient(func() { c, err = valkeyrdma.DialContext(ctx, addr) })
 			return c, err
 		}}
 }
@@ -81,7 +80,7 @@ func (r *rig) dial(options ...func(*valkey.ClientOption)) (c valkey.Client) {
 	for _, f := range options {
 		f(&o)
 	}
-	r.client.Run(func() {
+	r.onClient(func() {
 		var err error
 		c, err = valkey.NewClient(o)
 		check(r.t, err)
@@ -126,9 +125,10 @@ func TestCommands(t *testing.T) {
 	publish(t, c)
 }
 
-// transaction runs MULTI, and another that WATCH makes fail.
+// transaction runs MULTI.
 func transaction(ctx context.Context, d valkey.DedicatedClient) error {
-	for _, resp := range d.DoMulti(ctx, d.B().Multi().Build(), d.B().Incr().Key("n").Build(), d.B().Incr().Key("n").Build()) {
+	incr := func() valkey.Completed { return d.B().Incr().Key("n").Build() }
+	for _, resp := range d.DoMulti(ctx, d.B().Multi().Build(), incr(), incr()) {
 		if err := resp.Error(); err != nil {
 			return err
 		}
@@ -192,9 +192,17 @@ func publish(t *testing.T, c valkey.Client) {
 
 // Values come back as they were, from those that are sent inline to those that fill the buffers many times.
 func TestValues(t *testing.T) {
-	r := start(t)
-	c, ctx := r.dial(), limit(t)
-	for _, size := range []int{0, 1, 63, 64, 65, 4096, 1<<16 - 1, 1<<20 - 40, 1 << 20, 1<<20 + 1, 5<<20 + 123, 64 << 20} {
+	sizes := []int{0, 1, 63, 64, 65, 4096, 1<<16 - 1, 1<<20 - 40, 1 << 20, 1<<20 + 1, 5<<20 + 123, 64 << 20}
+	if testing.Short() {
+		sizes = sizes[:len(sizes)-1]
+	}
+	values(t, start(t).dial(), sizes...)
+}
+
+func values(t *testing.T, c valkey.Client, sizes ...int) {
+	t.Helper()
+	ctx := limit(t)
+	for _, size := range sizes {
 		want := make([]byte, size)
 		for i := 0; i+8 <= size; i += 8 {
 			want[i] = byte(i >> 3 * 31)
@@ -211,7 +219,11 @@ func TestValues(t *testing.T) {
 
 // Many connections with many commands in flight.
 func TestManyInFlight(t *testing.T) {
-	const conns, inFlight, each = 64, 64, 1
+	const inFlight, each = 64, 1
+	conns := 64
+	if testing.Short() {
+		conns = 8
+	}
 	r := start(t)
 	ctx := limit(t)
 	var all sync.WaitGroup

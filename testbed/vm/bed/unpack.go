@@ -46,7 +46,8 @@ func unpackSource(debs string, tree *os.Root, r recipe) error {
 		return err
 	}
 	if len(found) != 1 {
-		return fmt.Errorf("the source package %s has the upstream archives %q: one *.orig.tar.xz was expected", r.Source, found)
+		return fmt.Errorf("the source package %s has the upstream archives %q: one *.orig.tar.xz was expected", r.Source,
+			found)
 	}
 	f, err := os.Open(found[0])
 	if err != nil {

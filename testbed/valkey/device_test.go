@@ -1,0 +1,42 @@
+//go:build device
+
+package valkey_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/goverbs/goverbs/valkeyrdma"
+)
+
+// deviceIP is the address of the device that GOVERBS_DEVICE names. The server listens at port 6379 of it, and at port
+// 6380 with TCP.
+const deviceIP = "10.9.0.1"
+
+// prepare makes a rig of the device and itself. GOVERBS_VALKEY is the command that runs the server. It returns a
+// function that waits until the server listens.
+func (r *rig) prepare() func() {
+	argv := strings.Fields(os.Getenv("GOVERBS_VALKEY"))
+	if len(argv) == 0 {
+		r.t.Fatal("GOVERBS_VALKEY is not set")
+	}
+	r.addr, r.onClient = deviceIP+":6379", func(f func()) { f() }
+	r.process = exec.Command(argv[0], append(argv[1:], "--rdma-bind", deviceIP, "--rdma-port", "6379",
+		"--bind", deviceIP, "--port", "6380")...)
+	return func() {
+		for {
+			c, err := valkeyrdma.DialContext(limit(r.t), r.addr)
+			if err == nil {
+				check(r.t, c.Close())
+				return
+			}
+			if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded) {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
