@@ -38,11 +38,10 @@ const (
 
 // initWaits sets up the sides. The side that reads comes first if there is no reason for another.
 func (c *Conn) initWaits() {
-	w := &c.waiters
-	w.Lock, w.Unlock, w.Poll, w.Handle = c.mu.Lock, c.unlock, c.pollWait, c.handle
-	w.Ready = func(i int) bool { return c.ready(c.sides()[i]) }
+	c.waiters = lead.Waiters{Lock: c.mu.Lock, Unlock: c.unlock, Poll: c.pollWait, Handle: c.handle,
+		Ready: func(i int) bool { return c.ready(c.sides()[i]) }}
 	for i, s := range c.sides() {
-		s.Waiters, s.Need, s.Turn = w, i, uint64(i)
+		s.Waiters, s.Need, s.Turn = &c.waiters, i, uint64(i)
 	}
 }
 

@@ -91,7 +91,7 @@ func (r *rig) dial(options ...func(*valkey.ClientOption)) (c valkey.Client) {
 
 // limit returns a context that ends before a test is hopeless.
 func limit(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
