@@ -2,6 +2,8 @@ package valkeyrdma_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -144,6 +146,10 @@ func TestDialErrors(t *testing.T) {
 	p.here.Run(func() {
 		_, err := valkeyrdma.DialContext(limit(t), p.addr())
 		isError(t, err, syscall.ECONNREFUSED)
+		_, err = valkeyrdma.DialCtxFn(t.Context(), p.addr(), &net.Dialer{Timeout: time.Nanosecond}, nil)
+		isError(t, err, context.DeadlineExceeded)
+		_, err = valkeyrdma.DialCtxFn(limit(t), p.addr(), nil, new(tls.Config))
+		isError(t, err, uverbs.ErrNotSupported)
 		for _, size := range []int{-1, 1, 1<<16 - 1, 1<<30 + 1} {
 			d := valkeyrdma.Dialer{Config: valkeyrdma.Config{RecvBuffer: size}}
 			_, err = d.DialContext(limit(t), p.addr())

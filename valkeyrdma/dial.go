@@ -2,6 +2,7 @@ package valkeyrdma
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 
 	"github.com/goverbs/goverbs/cm"
@@ -27,6 +28,20 @@ func (d *Dialer) DialContext(ctx context.Context, addr string) (net.Conn, error)
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: textAddr(addr), Err: err}
 	}
 	return c, nil
+}
+
+// DialCtxFn is for ClientOption.DialCtxFn of github.com/valkey-io/valkey-go: it is [DialContext] within the timeout of the
+// client's dialer. As Valkey has no TLS over RDMA, it refuses a configuration of it with [uverbs.ErrNotSupported].
+func DialCtxFn(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	if config != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: textAddr(addr), Err: errTLS}
+	}
+	if d != nil && d.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
+		defer cancel()
+	}
+	return DialContext(ctx, addr)
 }
 
 func (d *Dialer) dial(ctx context.Context, addr string) (*Conn, error) {

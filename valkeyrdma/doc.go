@@ -3,11 +3,7 @@
 //
 //	client, err := valkey.NewClient(valkey.ClientOption{
 //		InitAddress: []string{"192.0.2.1:6379"},
-//		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-//			ctx, cancel := context.WithTimeout(ctx, d.Timeout)
-//			defer cancel()
-//			return valkeyrdma.DialContext(ctx, addr)
-//		},
+//		DialCtxFn:   valkeyrdma.DialCtxFn,
 //	})
 //
 // The program also imports a provider: github.com/goverbs/goverbs/provider/all has those of all devices.

@@ -2,6 +2,7 @@ package valkeyrdma
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 
@@ -11,6 +12,8 @@ import (
 
 // ErrProtocol means that the peer does not speak Valkey's RDMA protocol. It can be compared with [errors.Is].
 var ErrProtocol = errors.New("valkeyrdma: the peer does not follow the protocol")
+
+var errTLS = fmt.Errorf("%w: Valkey has no TLS over RDMA: leave ClientOption.TLSConfig nil", uverbs.ErrNotSupported)
 
 // reset is the error of a connection that has ended before its time. It matches cm.ErrDisconnected, and so
 // syscall.ECONNRESET, io.ErrUnexpectedEOF and the cause.

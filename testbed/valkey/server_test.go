@@ -66,10 +66,8 @@ func (r *rig) kill() {
 // options returns options of valkey-go for the server.
 func (r *rig) options() valkey.ClientOption {
 	return valkey.ClientOption{InitAddress: []string{r.addr}, DisableCache: true,
-		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (c net.Conn, err error) {
-			ctx, cancel := context.WithTimeout(ctx, d.Timeout)
-			defer cancel()
-			r.onClient(func() { c, err = valkeyrdma.DialContext(ctx, addr) })
+		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (c net.Conn, err error) {
+			r.onClient(func() { c, err = valkeyrdma.DialCtxFn(ctx, addr, d, config) })
 			return c, err
 		}}
 }
