@@ -30,8 +30,8 @@ func (d *Dialer) DialContext(ctx context.Context, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// DialCtxFn is for ClientOption.DialCtxFn of github.com/valkey-io/valkey-go: it is [DialContext] within the timeout of the
-// client's dialer. As Valkey has no TLS over RDMA, it refuses a configuration of it with [uverbs.ErrNotSupported].
+// DialCtxFn is for ClientOption.DialCtxFn of github.com/valkey-io/valkey-go: it is [DialContext] within the timeout of
+// the client's dialer. As Valkey has no TLS over RDMA, it refuses a configuration of it with [uverbs.ErrNotSupported].
 func DialCtxFn(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 	if config != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: textAddr(addr), Err: errTLS}
