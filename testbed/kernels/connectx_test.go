@@ -64,8 +64,8 @@ const linkless = "^TestDeviceConformance$/^MLX5_|^TestDevice(Allocations|Atomic(
 
 // ours are tests of the library itself, with the provider's settings, of its
 // goroutines and interrupted calls, and of rdma_cm's kernel code, which does
-// not depend on the device. They run with mlx5_0 on 6.12 and, except those of
-// settings, with rxe0 on each kernel (TestKernels).
+// not depend on the device. They run with mlx5_0 on 6.12, some of them only
+// if all tests run, and, except those of settings, with rxe0 (TestKernels).
 const ours = "^TestDeviceConformance$/^MLX5_|^TestDevice(CloseRace.*|Stress.*|ClientKilled|ServerKilled" +
 	"|DialCutAnywhere|Migrate.*|ResizeUnderTraffic)$"
 
@@ -150,22 +150,48 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 		t.Run("basic", func(t *testing.T) { run(t, "", "-test.run="+basic, "-test.skip="+skip) })
 		t.Run("others", func(t *testing.T) {
 			vm.SkipRepeat(t, s.repeats)
-			runAll(t, pkg, skip+"|"+basic, run)
+			runAll(t, pkg, "^TestDevice", skip+"|"+basic, run)
 		})
 	default:
-		runAll(t, pkg, skip+"|"+crowds, run)
-		if pkg == "cm/devicetest" {
-			t.Run("crowds", func(t *testing.T) {
-				vm.SkipRepeat(t, "6.12/amd64")
-				run(t, "", "-test.run="+crowds)
-			})
-		}
+		runChoice(t, pkg, skip, run)
 	}
 }
 
-// runAll runs a package's tests except skip: first those that break a rule,
-// then the others.
-func runAll(t *testing.T, pkg, skip string, run func(t *testing.T, rules string, args ...string)) {
+// runChoice runs all of a package's tests except skip, those that run elsewhere only if all tests run.
+func runChoice(t *testing.T, pkg, skip string, run func(t *testing.T, rules string, args ...string)) {
+	t.Helper()
+	c, ok := elsewhere[pkg]
+	if !ok {
+		runAll(t, pkg, "^TestDevice", skip, run)
+		return
+	}
+	each, once := c.patterns()
+	t.Run("each", func(t *testing.T) { runAll(t, pkg, each[0], skip+"|"+each[1], run) })
+	t.Run("once", func(t *testing.T) {
+		vm.SkipRepeat(t, "6.12/amd64, and the tests in memory")
+		rules := ""
+		for _, b := range breaking {
+			if b.pkg == pkg {
+				rules += " " + b.rules
+			}
+		}
+		run(t, rules, "-test.run="+once[0], "-test.skip="+skip+"|"+once[1])
+	})
+}
+
+// elsewhere are the choices of packages with tests that run with rxe0, and in memory with the same provider and the
+// same model of the device. Tests of on-demand paging and of allocations do not run in memory.
+var elsewhere = map[string]choice{
+	"uverbs/devicetest": {once: "^TestDevice(BusyAfterWait|LoopsArePreempted|Many" +
+		"|Parity(Atomic|CQ|CQEvents|CQEx|MR|PD|QPEx|RelaxedOrdering|SRQ))$"},
+	"cm/devicetest": choices["cm/devicetest"],
+	"rdma":          {each: choices["rdma"].each + "|^TestDevice(ForeignMemory|NothingAllocated)$"},
+	"rsocket":       {each: choices["rsocket"].each + "|^TestDevice(PacketAllocs|NothingAllocated)$"},
+}
+
+// runAll runs those of a package's tests that the pattern matches, except skip: first those that break a rule, then the
+// others.
+func runAll(t *testing.T, pkg, pattern, skip string, run func(t *testing.T, rules string, args ...string)) {
 	t.Helper()
 	rest := skip
 	for _, b := range breaking {
@@ -175,7 +201,7 @@ func runAll(t *testing.T, pkg, skip string, run func(t *testing.T, rules string,
 			rest += "|" + these
 		}
 	}
-	run(t, "", "-test.run=^TestDevice", "-test.skip="+rest)
+	run(t, "", "-test.run="+pattern, "-test.skip="+rest)
 }
 
 // violations collects the violations, which another goroutine reports.

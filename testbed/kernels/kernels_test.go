@@ -37,6 +37,7 @@ type place struct {
 	skip     string // those of them that are skipped
 	repeats  string // the place that has the same tests (vm.SkipRepeat), or ""
 	divided  bool   // choices has the tests that repeat; otherwise all do
+	once     string // more tests that repeat; may be ""
 	objects  bool   // examples/objects runs, too
 }
 
@@ -52,17 +53,27 @@ const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Rac
 // crowds are tests of cm with many clients at once, which take long.
 const crowds = "^TestDevice(Burst|Flood)$"
 
+// many are tests of cm with 300 connections that have as many or more in memory. Flood has as many in a guest.
+const many = "^TestDevice(Scale|Burst)$"
+
+// interrupted are tests of cm with calls and processes that end at every moment, and of goroutines that wait.
+// CloseRaceConn, DialCut and AcceptCut, which are short, are their like.
+const interrupted = "^TestDevice(CloseRace(Listener|ID|Sync)|DialCutAnywhere|ClientKilled|ServerKilled" +
+	"|CloseListenerWithRequests|MigrateUnderEvents|CompParks|EventsPark)$"
+
 // A choice divides the tests of a package into those that run on each kernel and those that run once. One of the
 // patterns is "" and means the rest.
 type choice struct{ each, once string }
 
-// choices are those of packages with tests that do not depend on the kernel: of the library's goroutines and
-// allocations, of crowds, and of services, which use the kernel only through uverbs and cm.
+// choices are those of packages with tests that depend neither on the kernel nor on the device: of the library's
+// goroutines and allocations, of crowds, and of services, which use the kernel only through uverbs and cm. Those of
+// services run in memory, too, with the provider of the ConnectX and the same model of it.
 var choices = map[string]choice{
 	"uverbs/devicetest": {once: "^TestDevice(NothingAllocated|Allocations|BusyAfterWait|LoopsArePreempted|Many)$"},
-	"cm/devicetest":     {once: crowds},
-	"rdma":              {each: "^TestDevice$/^(Messages|Calls|OneSided|Group|Stress|CloseBoth)$|^TestDeviceTokens$"},
-	"rsocket":           {each: "^TestDevice$/^(HalfClose|CloseWakes|Ring|Stress)$"},
+	"cm/devicetest":     {once: crowds + "|" + interrupted},
+	"rdma": {each: "^TestDevice$/^(Messages|Calls|OneSided|Group|Stress|CloseBoth)$|^TestDeviceShared$/^Messages$" +
+		"|^TestDeviceTokens$"},
+	"rsocket": {each: "^TestDevice$/^(HalfClose|CloseWakes|Ring|Stress)$"},
 }
 
 // patterns returns -run and -skip of the tests that run on each kernel, and of the others.
@@ -88,7 +99,7 @@ const unsafe = "Open|AgainstSysfs|AgainstTool|ClientNode|Resources|System|Ports|
 
 var places = []place{
 	{config: vm.Config{Kernel: "6.1", Arch: "amd64", RXE: true, Root: true, CPUs: 2}, packages: library, skip: scale,
-		repeats: "6.12/amd64", divided: true},
+		repeats: "6.12/amd64 and 7.2/amd64", divided: true, once: "Parity.*"}, // of rdma-core
 	{config: vm.Config{Kernel: "6.12", Arch: "amd64", RXE: true, Root: true, CPUs: 2},
 		packages: slices.Concat(library, programs, mistakes, conns), objects: true},
 	{config: vm.Config{Kernel: "7.2", Arch: "amd64", RXE: true, Root: true, CPUs: 2},
@@ -154,10 +165,20 @@ func (p *place) test(t *testing.T, g *vm.Guest, pkg, binary string) {
 	switch {
 	case p.run != "":
 		run(t, "^TestDevice("+p.run+")$", "^$")
+	case !p.divided && pkg == "cm/devicetest":
+		run(t, "^TestDevice", many)
+		t.Run("many", func(t *testing.T) {
+			vm.SkipRepeat(t, "the test in memory")
+			run(t, many, "^$")
+		})
 	case !p.divided || c == choice{}:
 		run(t, "^TestDevice", "^$")
 	default:
 		each, once := c.patterns()
+		if p.once != "" {
+			also := "|^TestDevice(" + p.once + ")$"
+			each[1], once[0] = each[1]+also, once[0]+also
+		}
 		t.Run("each", func(t *testing.T) { run(t, each[0], each[1]) })
 		t.Run("once", func(t *testing.T) {
 			vm.SkipRepeat(t, p.repeats)
