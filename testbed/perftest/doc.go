@@ -1,3 +1,3 @@
 // Package perftest contains only tests, with the build tag vm. They run
-// bench/goverbs-perftest with C's perftest in a guest.
+// bench/goverbs-perftest with C's perftest in a guest, and package bench/perftest with it in memory.
 package perftest
