@@ -282,7 +282,7 @@ func (c *Conn) postWritten(o *op, m *memory, n int, addr uint64, key, imm uint32
 	c.posted(request{m: m, op: o}, 0)
 	c.posted(request{op: o}, uverbs.Signaled)
 	c.sent(credits)
-	c.stats.Operations++
+	c.stats.operations++
 	return nil
 }
 
