@@ -51,7 +51,11 @@ func TestDeviceShared(t *testing.T) {
 		"Messages": TestMessages, "SlowReceiver": TestSlowReceiver, "Calls": TestCalls, "LateReplies": TestLateReplies,
 		"AllMessagesHeld": TestAllMessagesHeld, "HeldReplies": TestHeldReplies, "OneSided": TestOneSided,
 		"WriteImm": TestWriteImm, "Batch": TestBatch, "CloseEndsCalls": TestCloseEndsCalls,
+		"ShortReceives": TestShortReceives,
 	} {
 		t.Run(name, f)
 	}
+	t.Setenv("GOVERBS_RDMA_CONNS", "100")
+	t.Setenv("GOVERBS_RDMA_STRESS", "3s")
+	t.Run("Stress", stress)
 }

@@ -165,6 +165,10 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, seal *
 	trailer int) error {
 	rkey := uverbs.IncRKey(w.rkey)
 	o := offer{kind: k, number: number, key: rkey, addr: m.mr.Addr() + uint64(m.off), length: uint64(n)}
+	fence, err := c.fenceBind()
+	if err != nil {
+		return c.refused(err)
+	}
 	var encoded [sealedOfferLen]byte
 	o.put((*[offerLen]byte)(encoded[:]))
 	fixed := encoded[:offerLen]
@@ -182,7 +186,7 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, seal *
 		return c.refused(err)
 	}
 	b := c.qp.StartSend()
-	b.BindMW(seq, 0, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
+	b.BindMW(seq, fence, w.mw, rkey, uverbs.MWRange{MR: m.mr, Off: m.off, Len: n, Access: uverbs.RemoteRead})
 	b.SendImm(seq+1, flags, imm)
 	if body != nil {
 		b.SGE(body.sge(size))

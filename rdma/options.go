@@ -111,10 +111,10 @@ type ListenOptions struct {
 	// and counts in MaxMemory. A client with an earlier version of this package may send two messages at a time. The send
 	// queues of such connections are short, so that a connection with the default options locks 16 KiB.
 	//
-	// Shared receives are experimental: under load, connections on soft-RoCE may end. Share them among clients that
-	// you trust: a device lets every client use any of them. A client that does not follow the protocol can take
-	// receives from others for as long as its connection exists, by beginning messages and not finishing them, and for
-	// good, by sending more than it has credits for.
+	// Shared receives are experimental: on soft-RoCE, the connection of a client whose message finds no receive for 4.6 s
+	// ends. Share them among clients that you trust: a device lets every client use any of them. A client that does not
+	// follow the protocol can take receives from others for as long as its connection exists, by beginning messages and
+	// not finishing them, and for good, by sending more than it has credits for.
 	SharedReceives int
 	// HandshakeTimeout limits how long a listener waits for a peer that does not complete its
 	// handshake: ten seconds by default.

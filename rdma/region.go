@@ -388,10 +388,16 @@ func (c *Conn) bind(ctx context.Context, s *Share, r uverbs.MWRange) error {
 	if err != nil {
 		return err
 	}
+	fence, err := c.fenceBind()
+	if err != nil {
+		defer c.unlock()
+		c.freeOp(o)
+		return c.unposted(err)
+	}
 	o.share, s.binding = s, true
 	seq, flags := c.next(true)
 	b := c.qp.StartSend()
-	b.BindMW(seq, flags, s.mw, s.token.Key, r)
+	b.BindMW(seq, flags|fence, s.mw, s.token.Key, r)
 	return c.submit(ctx, &b, o, nil)
 }
 

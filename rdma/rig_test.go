@@ -102,7 +102,8 @@ var sealing *struct{ server, client *tls.Config }
 
 // listening returns the options of a listener whose connections have the options o.
 func listening(o *rdma.Options) *rdma.ListenOptions {
-	full := &rdma.ListenOptions{SharedReceives: sharedReceives}
+	// An emulated machine on a loaded one stands still for seconds.
+	full := &rdma.ListenOptions{SharedReceives: sharedReceives, HandshakeTimeout: time.Minute}
 	if o != nil {
 		full.Options = *o
 	}

@@ -94,6 +94,7 @@ type sendQueue struct {
 	signaled   uint64    // number of the last request that has a completion
 	signalEach uint64    // requests
 	probed     uint64    // number of the request after the last one of the keepalive
+	fences     bool      // see fencesBinds
 }
 
 // A request is one in the send queue. Its number is its WRID.

@@ -56,8 +56,8 @@ var fileLayers = map[string][]fileLayer{
 		{"values: errors, what is on the wire, options",
 			"doc errors callerror wire trailer metadata options hello tlsoptions seal histogram"},
 		{"the state of a Conn, its memory and its hooks", "state pool buffer slice misuse hooks"},
-		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send recv offer incoming end " +
-			"sealed shared sharing"},
+		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send fence recv offer " +
+			"incoming end sealed shared sharing"},
 		{"memory of peers", "token region onesided batch flush"},
 		{"calls", "call cancel arrived stats"},
 		{"connections that are idle or silent", "idle keepalive"},
