@@ -27,7 +27,7 @@ func TestGames(t *testing.T) {
 		for _, list := range [][]games.Game{games.Pingpongs, games.Perftests, more} {
 			for _, g := range list {
 				t.Run(g.String(), func(t *testing.T) {
-					if !g.Core {
+					if !g.Core && g != games.EverySize {
 						vm.SkipRepeat(t, "the program with other sizes")
 					}
 					n := verbstest.NewNetwork(t)
