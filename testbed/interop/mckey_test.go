@@ -36,9 +36,17 @@ type mckeyRun struct {
 	r, s  *program.Process
 }
 
-// testMckey runs all cases concurrently, because each sender waits three seconds
-// before it sends.
 func (h *host) testMckey(t *testing.T) {
+	h.runMckeys(t, goPairs[:2])
+	t.Run("alike", func(t *testing.T) {
+		skipAlike(t, pairs[0], false)
+		h.runMckeys(t, []pair{pairs[0], pairs[3]})
+	})
+	t.Run("ipv6", h.mckeyIPv6)
+}
+
+// runMckeys runs all cases concurrently, because each sender waits three seconds before it sends.
+func (h *host) runMckeys(t *testing.T, pairs []pair) {
 	var runs []*mckeyRun
 	for _, c := range mckeyCases {
 		for _, p := range pairs {
@@ -61,7 +69,6 @@ func (h *host) testMckey(t *testing.T) {
 			r.check(t)
 		})
 	}
-	t.Run("ipv6", h.mckeyIPv6)
 }
 
 // mckey starts an mckey with a low priority, because C receivers poll without a

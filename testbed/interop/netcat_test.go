@@ -32,6 +32,7 @@ func (h *host) testNetcat(t *testing.T) {
 	for _, c := range netcatCases {
 		for _, p := range pairs {
 			t.Run(c.name+"/"+p.String(), func(t *testing.T) {
+				skipAlike(t, p, false)
 				h.skipRepeat(t, c.fromServer && c.fromClient && p.server != p.client)
 				h.netcat(t, c, p)
 			})

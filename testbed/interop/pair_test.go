@@ -31,6 +31,15 @@ type pair struct{ server, client side }
 
 func (p pair) String() string { return fmt.Sprintf("%s-server/%s-client", p.server, p.client) }
 
+// skipAlike skips a pair of one language that is not the first of its program, unless all tests run. Our programs with
+// each other are tested by the packages' device tests as well, and most of C's in memory (testbed/cshim).
+func skipAlike(t *testing.T, p pair, first bool) {
+	t.Helper()
+	if p.server == p.client && !first {
+		vm.SkipRepeat(t, "the pairs of C and Go, whose outputs are the same")
+	}
+}
+
 // An end is a program of a pair with its arguments. On a terminal its output is line
 // buffered.
 type end struct {
