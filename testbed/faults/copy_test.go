@@ -24,10 +24,12 @@ func (s *services) testCopy(t *testing.T) {
 		source+" > "+short+"; truncate -s 2G "+endless)
 	defer s.ends[1].output(t, "rm", source, short, endless)
 	t.Run("loss", func(t *testing.T) {
+		s.skipRepeat(t, "loss")
 		s.devices.lose(t, 0.3)
 		s.arrives(t, s.beginCopy(t, short), short)
 	})
 	t.Run("SIGSTOP", func(t *testing.T) {
+		s.skipRepeat(t, "SIGSTOP")
 		for side, name := range []string{"receiver", "sender"} {
 			t.Run(name, func(t *testing.T) {
 				c := s.beginCopy(t, source)

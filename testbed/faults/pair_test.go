@@ -29,7 +29,7 @@ type scale struct {
 }
 
 // quick is the scale of `make test`.
-var quick = scale{messages: 5000, iters: 250, kills: 10, limit: 3 * time.Minute}
+var quick = scale{messages: 5000, iters: 100, kills: 10, limit: 3 * time.Minute}
 
 // A pair is two guests on a network, each with an rxe device on its end of it.
 type pair struct {

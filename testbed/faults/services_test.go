@@ -19,6 +19,15 @@ type services struct {
 	paths   [2]map[string]string // of the programs, by end and name
 	limit   time.Duration        // of one run of a program
 	at      func() string        // returns an address in the first guest with an unused port
+	repeats string               // where the faults of the network and of processes alone happen in any case, or ""
+}
+
+// skipRepeat skips a fault that is the same on every device, unless it happens here only.
+func (s *services) skipRepeat(t *testing.T, fault string) {
+	t.Helper()
+	if s.repeats != "" && (fault == "loss" || strings.HasPrefix(fault, "SIGSTOP")) {
+		vm.SkipRepeat(t, s.repeats)
+	}
 }
 
 // devices are the RDMA devices of two guests.
@@ -133,6 +142,7 @@ func (s *services) testStore(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			s.skipRepeat(t, c.name)
 			if c.name == "loss" {
 				s.devices.lose(t, 0.3)
 			}

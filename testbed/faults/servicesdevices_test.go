@@ -87,7 +87,7 @@ func TestConnectXServices(t *testing.T) {
 		port++
 		return fmt.Sprint(d.ends[0].address, ":", port)
 	}
-	testServices(t, &services{devices: d, ends: d.ends, limit: quick.limit, at: at})
+	testServices(t, &services{devices: d, ends: d.ends, limit: quick.limit, at: at, repeats: "TestFaults/services"})
 }
 
 type connectXDevices struct {
