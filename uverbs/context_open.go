@@ -139,7 +139,8 @@ func noProvider(d Device) string {
 	for _, id := range knownProviders {
 		names = append(names, driverNames[id])
 	}
-	return "goverbs has no provider for the " + d.Driver() + " driver: it has those for " + strings.Join(names, " and ")
+	return "goverbs has no provider for the " + d.Driver() + " driver: it has those for " +
+		strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
 // exclusive reports whether each device belongs to one network namespace. It is for explanations: if the

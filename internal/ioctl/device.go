@@ -118,7 +118,11 @@ func (d *Device) Mmap(offset int64, n, prot int) ([]byte, error) {
 		return nil, err
 	}
 	defer d.release()
-	return Pages(d.fd, offset, n, prot, unix.MAP_SHARED)
+	mem, err := Pages(d.fd, offset, n, prot, unix.MAP_SHARED)
+	if k, ok := d.kernel.(Maps); ok && err == nil {
+		k.Mapped(offset, mem)
+	}
+	return mem, err
 }
 
 // Write issues a legacy command, including its header, with write(2). The kernel rejects that if

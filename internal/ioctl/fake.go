@@ -31,6 +31,12 @@ type Posts interface {
 	Full(qpn uint32)
 }
 
+// Maps is implemented by a Kernel that must know where its pages are in this process.
+type Maps interface {
+	// Mapped is called with what [Device.Mmap] has mapped at an offset.
+	Mapped(offset int64, mem []byte)
+}
+
 // A Closer is a Kernel that is notified when the Device is closed and no command is in progress.
 type Closer interface{ Closed() }
 

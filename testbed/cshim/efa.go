@@ -24,7 +24,8 @@ func (h *Host) Compile(source string, libs ...string) string {
 	lib := func(name string) string { return filepath.Join(h.root.libs, name) }
 	host := root{tree: h.root.tree, libs: h.root.libs} // the compiler needs no device
 	args := host.loaded("tcc", "-B"+lib("tcc"), "-nostdlib", "-nostdinc", "-isystem", lib("tcc/include"),
-		"-isystem", filepath.Join(include, triple), "-isystem", include, "-Wall", "-Werror", "-D_GNU_SOURCE", "-L"+h.root.libs, "-o", to,
+		"-isystem", filepath.Join(include, triple), "-isystem", include, "-Wall", "-Werror", "-D_GNU_SOURCE",
+		"-L"+h.root.libs, "-o", to,
 		lib("crt1.o"), lib("crti.o"), source, lib("libibverbs.so"))
 	for _, name := range libs {
 		args = append(args, lib("lib"+name+".so"))

@@ -20,6 +20,7 @@ type library struct {
 
 var libraries = []library{
 	{"libibverbs", "IBVERBS_1.", "infiniband", []string{"verbs.h"}, "usr/lib/x86_64-linux-gnu/libibverbs.so.1"},
+	{"libefa", "EFA_1.", "infiniband", []string{"efadv.h"}, "usr/lib/x86_64-linux-gnu/libefa.so.1"},
 	{"libmlx5", "MLX5_1.", "infiniband", []string{"mlx5dv.h"}, "usr/lib/x86_64-linux-gnu/libmlx5.so.1"},
 	{"librdmacm", "RDMACM_", "rdma", []string{"rdma_cma.h", "rdma_verbs.h"}, "usr/lib/x86_64-linux-gnu/librdmacm.so.1"},
 }

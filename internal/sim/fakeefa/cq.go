@@ -18,6 +18,7 @@ type cq struct {
 	total    uint16
 	consumed uint16 // as of the last store to the register
 	armed    bool
+	seen     []byte // the ring as the program of this process sees it, or nil. It is not accessed
 }
 
 // entrySize is the size of an extended entry. The first half is a plain one.
@@ -82,7 +83,11 @@ func (c *cq) complete(sub int, e *entry) {
 		e[flagsAt] |= phase
 	}
 	at := (sub*c.entries + int(i)&(c.entries-1)) * c.size
-	publish(c.ring.bytes[at:][:c.size], e[:c.size])
+	var seen []byte
+	if c.seen != nil {
+		seen = c.seen[at:][:c.size]
+	}
+	publish(c.ring.bytes[at:][:c.size], seen, e[:c.size])
 	c.produced[sub]++
 	c.total++
 	c.notify()

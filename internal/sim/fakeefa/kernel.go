@@ -117,6 +117,17 @@ func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
 	})
 }
 
+// Mapped implements ioctl.Maps.
+func (k *Kernel) Mapped(offset int64, mem []byte) {
+	k.dev.fabric.mu.Lock()
+	defer k.dev.fabric.mu.Unlock()
+	for _, q := range k.cqs {
+		if q.ring.key == uint64(offset) && len(mem) == len(q.ring.bytes) {
+			q.seen = mem
+		}
+	}
+}
+
 // Mapping returns what is at an offset of the file, for a program of another process: a register page with a
 // number, or bytes of the file.
 func (k *Kernel) Mapping(offset, length uint64) (page uint32, register bool, errno unix.Errno) {

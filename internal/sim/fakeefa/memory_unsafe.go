@@ -16,10 +16,13 @@ func view(addr uint64, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
 }
 
-// publish writes an entry of a CQ. The word with the phase is stored last.
-func publish(entry, from []byte) {
+// publish writes an entry of a CQ. The word with the phase is stored last. seen is the entry as the program of this
+// process sees it, at another address, or empty.
+func publish(entry, seen, from []byte) {
 	copy(entry[8:], from[8:])
+	if len(seen) > 0 {
+		race.Release(unsafe.Pointer(unsafe.SliceData(seen)))
+	}
 	at := unsafe.Pointer(unsafe.SliceData(entry))
-	race.Release(at)
 	atomic.StoreUint64((*uint64)(at), binary.NativeEndian.Uint64(from))
 }

@@ -291,7 +291,8 @@ func (g *goSide) poll(n int) string {
 }
 
 // opcodes are the values of C.
-var opcodes = map[uverbs.WCOpcode]int{uverbs.WCSend: 0, uverbs.WCWrite: 1, uverbs.WCRecv: 128, uverbs.WCRecvRDMAImm: 129}
+var opcodes = map[uverbs.WCOpcode]int{uverbs.WCSend: 0, uverbs.WCWrite: 1, uverbs.WCRecv: 128,
+	uverbs.WCRecvRDMAImm: 129}
 
 func (g *goSide) arm() string {
 	if err := g.cq.Arm(false); err != nil {

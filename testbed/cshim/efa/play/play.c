@@ -26,7 +26,7 @@ static struct send sends[MAX];
 static struct ibv_recv_wr recvs[MAX];
 static struct ibv_sge recv_sges[MAX][8];
 static int nsends, nrecvs;
-static char data[256];
+static char data[4096];
 
 static void fail(const char *what)
 {
@@ -93,6 +93,38 @@ static void create(char *args)
 		fail("qp");
 	ready();
 	printf("QP %u, %u sends, %u receives\n", qp->qp_num, attr.cap.max_send_wr, attr.cap.max_recv_wr);
+}
+
+static void register_data(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, data, sizeof data, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+				       IBV_ACCESS_REMOTE_WRITE);
+
+	if (!mr)
+		fail("mr");
+	printf("MR %lu %u %u\n", (unsigned long)(uintptr_t)data, mr->lkey, mr->rkey);
+}
+
+static void address(char *gid)
+{
+	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1};
+	unsigned byte;
+	int i;
+
+	for (i = 0; i < 16; i++, gid += 2) {
+		sscanf(gid, "%2x", &byte);
+		attr.grh.dgid.raw[i] = byte;
+	}
+	if (!(ah = ibv_create_ah(pd, &attr)))
+		fail("address");
+	printf("address\n");
+}
+
+static void show(int offset, int n)
+{
+	for (; n > 0; n--, offset++)
+		printf("%02x", (unsigned char)data[offset]);
+	printf("\n");
 }
 
 static int sges(char *at, struct ibv_sge *to, int n)
@@ -250,8 +282,15 @@ int main(int argc, char **argv)
 			modify(IBV_QPS_RESET);
 			ready();
 			printf("reset\n");
-		} else if (!strcmp(step, "close"))
-			printf("closed %d\n", ibv_destroy_qp(qp));
+		} else if (!strcmp(step, "mr"))
+			register_data();
+		else if (!strcmp(step, "address"))
+			address(line + used + 1);
+		else if (!strcmp(step, "show")) {
+			sscanf(line + used, "%d %d", &i, &used);
+			show(i, used);
+		} else
+			printf("unknown step %s\n", step);
 		fflush(stdout);
 	}
 	return 0;

@@ -1,0 +1,134 @@
+//go:build vm
+
+package efa_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/sim/fakeefa"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A mixture is C's program on one device and this library on another.
+type mixture struct {
+	t          *testing.T
+	c          *cSide
+	g          *goSide
+	mem        []byte
+	mr         *uverbs.MR
+	addr       uint64 // of C's memory
+	lkey, rkey uint32
+	cQPN       uint32
+	id         uint64
+}
+
+func newMixture(t *testing.T, typ uverbs.QPType) *mixture {
+	f := fakeefa.New(t, 2, fakeefa.Default)
+	m := &mixture{t: t, c: newC(t, f.Device(0)), g: newGo(t, f.Device(1)), mem: make([]byte, 4096)}
+	size := qpSize{typ, 16, 16, 2, 2, 32, false}
+	m.g.create(size)
+	m.scan(m.c.create(size), "QP %d,", &m.cQPN)
+	m.scan(m.c.do("mr"), "MR %d %d %d", &m.addr, &m.lkey, &m.rkey)
+	m.mr = must(m.g.pd.RegMR(m.mem, uverbs.LocalWrite|uverbs.RemoteRead|uverbs.RemoteWrite))(t)
+	gid := must(m.g.pd.Context().GIDs(1))(t)[0].GID
+	m.c.do("address %s", hex.EncodeToString(gid[:]))
+	other := gid
+	other[15] = 1 // of device 0
+	m.g.ah = must(m.g.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: other, Port: 1}))(t)
+	return m
+}
+
+func (m *mixture) scan(text, format string, args ...any) {
+	m.t.Helper()
+	if _, err := fmt.Sscanf(text, format, args...); err != nil {
+		m.t.Fatalf("%q: %v", text, err)
+	}
+}
+
+// said checks what a program says.
+func (m *mixture) said(got, want string) {
+	m.t.Helper()
+	if !strings.HasPrefix(got, want) {
+		m.t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// fromGo posts a request of Go to C's QP and polls its completion.
+func (m *mixture) fromGo(r request) {
+	m.t.Helper()
+	m.id++
+	r.id, r.qpn, r.qkey = m.id, m.cQPN, 17
+	m.said(m.g.send([]request{r}, false), "posted 1, failed 0")
+	m.said(m.g.poll(4), fmt.Sprintf("polled 1; %d 0 ", r.id))
+}
+
+func (m *mixture) fromC(r request) {
+	m.t.Helper()
+	m.id++
+	r.id, r.qpn, r.qkey = m.id, m.g.qp.QPN(), 17
+	m.said(m.c.send([]request{r}, false), "posted 1, failed 0")
+	m.said(m.c.poll(4), fmt.Sprintf("polled 1; %d 0 ", r.id))
+}
+
+// shows checks n bytes of C's memory.
+func (m *mixture) shows(at int, want string) {
+	m.t.Helper()
+	m.said(m.c.do("show %d %d", at, len(want)), hex.EncodeToString([]byte(want)))
+}
+
+func (m *mixture) holds(at int, want string) {
+	m.t.Helper()
+	if got := string(m.mem[at:][:len(want)]); got != want {
+		m.t.Errorf("Go's memory holds %q, want %q", got, want)
+	}
+}
+
+// C and Go send to each other, and read and write each other's memory.
+func TestWithGo(t *testing.T) {
+	for _, typ := range []uverbs.QPType{uverbs.SRD, uverbs.UD} {
+		t.Run(typ.String(), func(t *testing.T) {
+			m := newMixture(t, typ)
+			grh := 0
+			if typ == uverbs.UD {
+				grh = uverbs.GRHLen
+			}
+			copy(m.mem, "from Go")
+			room := []uverbs.SGE{{Addr: m.addr + 1000, Length: 100, LKey: m.lkey}}
+			m.said(m.c.recv([]receive{{1, room}}), "posted 1, failed 0")
+			m.fromGo(request{op: uverbs.OpSendImm, imm: 77, sges: []uverbs.SGE{m.mr.SGE(0, 5), m.mr.SGE(5, 2)}})
+			m.said(m.c.poll(4), fmt.Sprintf("polled 1; 1 0 128 0 %d %d %d ", m.cQPN, 7+grh, m.g.qp.QPN()))
+			m.shows(1000+grh, "from Go")
+
+			m.said(m.g.recv([]receive{{2, []uverbs.SGE{m.mr.SGE(1000, 100)}}}), "posted 1, failed 0")
+			received := []uverbs.SGE{{Addr: m.addr + 1000 + uint64(grh), Length: 7, LKey: m.lkey}}
+			m.fromC(request{op: uverbs.OpSend, sges: received})
+			m.said(m.g.poll(4), fmt.Sprintf("polled 1; 2 0 128 0 %d %d %d ", m.g.qp.QPN(), 7+grh, m.cQPN))
+			m.holds(1000+grh, "from Go")
+			if typ == uverbs.SRD {
+				m.memory()
+			}
+			m.c.end()
+		})
+	}
+}
+
+// memory reads and writes.
+func (m *mixture) memory() {
+	copy(m.mem[2000:], "written by Go")
+	m.fromGo(request{op: uverbs.OpWrite, raddr: m.addr + 2000, rkey: m.rkey, sges: []uverbs.SGE{m.mr.SGE(2000, 13)}})
+	m.shows(2000, "written by Go")
+	m.fromGo(request{op: uverbs.OpRead, raddr: m.addr + 2000, rkey: m.rkey, sges: []uverbs.SGE{m.mr.SGE(3000, 7)}})
+	m.holds(3000, "written\x00")
+	mine := func(at, n int) []uverbs.SGE {
+		return []uverbs.SGE{{Addr: m.addr + uint64(at), Length: uint32(n), LKey: m.lkey}}
+	}
+	m.fromC(request{op: uverbs.OpRead, raddr: m.mr.Addr() + 2000, rkey: m.mr.RKey(), sges: mine(3000, 10)})
+	m.shows(3000, "written by")
+	m.said(m.g.recv([]receive{{3, []uverbs.SGE{m.mr.SGE(0, 1)}}}), "posted 1, failed 0")
+	m.fromC(request{op: uverbs.OpWriteImm, imm: 5, raddr: m.mr.Addr() + 3500, rkey: m.mr.RKey(), sges: mine(3000, 10)})
+	m.said(m.g.poll(4), fmt.Sprintf("polled 1; 3 0 129 0 %d 10 %d ", m.g.qp.QPN(), m.cQPN))
+	m.holds(3500, "written by")
+}
