@@ -153,6 +153,7 @@ func dcErrors(t *testing.T) []errorCase {
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"QP.CREATE": unix.EINVAL} })
 	cases = append(cases, errorCase{"streams that the device has not",
 		qp(QPConfig{Type: DCI, MaxSendWR: 1, DCIStreams: DCIStreams{Concurrent: 4, Errored: 2}}), inv})
+	cases = append(cases, errorCase{"device without SRD", qp(QPConfig{Type: SRD}), []error{ErrNotSupported}})
 	r.k.Set(func() { r.k.Refuse = map[string]unix.Errno{"QP.CREATE": unix.EOPNOTSUPP} })
 	cases = append(cases, errorCase{"device without DC", qp(QPConfig{Type: DCI, MaxSendWR: 1}), []error{ErrNotSupported}})
 	r.k.Set(func() { r.k.Refuse = nil })

@@ -43,7 +43,7 @@ var errHandshakeTimeout = newSentinel("uverbs: the peer has not completed the ha
 // connection if peers must be authenticated, and a network in which only trusted hosts can
 // send.
 //
-// Handshake returns [ErrInvalid] for a UD QP and for a peer that sends another protocol,
+// Handshake returns [ErrInvalid] for a UD or SRD QP and for a peer that sends another protocol,
 // io.ErrUnexpectedEOF if the peer closes conn, the errors of conn, those of the end of ctx, and
 // ETIMEDOUT after these 30 seconds; otherwise the errors are those of [QP.Connect].
 func (q *QP) Handshake(ctx context.Context, conn net.Conn) error {

@@ -74,8 +74,8 @@ func (c *deviceContext) checkQP(cfg *uverbs.QPConfig, env provider.QPEnv) error 
 		return limit("MaxRecvSGE", cfg.MaxRecvSGE, int(a.MaxRqSge), "")
 	case cfg.MaxSendWR > c.maxSends():
 		return limit("MaxSendWR", cfg.MaxSendWR, c.maxSends(), "")
-	case cfg.MaxRecvWR > int(a.MaxRqWr)/cfg.MaxRecvSGE:
-		return limit("MaxRecvWR", cfg.MaxRecvWR, int(a.MaxRqWr)/cfg.MaxRecvSGE, " with this MaxRecvSGE")
+	case cfg.MaxRecvWR > int(min(a.MaxRqWr, maxDescriptors))/cfg.MaxRecvSGE:
+		return limit("MaxRecvWR", cfg.MaxRecvWR, int(min(a.MaxRqWr, maxDescriptors))/cfg.MaxRecvSGE, " with this MaxRecvSGE")
 	case cfg.MaxInline > min(int(c.limits.InlineBufSize), maxInline):
 		return limit("MaxInline", cfg.MaxInline, min(int(c.limits.InlineBufSize), maxInline), "")
 	}

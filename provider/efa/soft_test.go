@@ -398,3 +398,17 @@ func TestOldDriver(t *testing.T) {
 		t.Errorf("Open: %v", err)
 	}
 }
+
+// The example's message arrives.
+func TestExample(t *testing.T) {
+	f := fakeefa.New(t, 2, fakeefa.Default)
+	b := newPeer(t, f.Device(1), srd)
+	b.recv(uverbs.RecvWR{WRID: 1, SGL: []uverbs.SGE{b.sge(0, 32)}})
+	remote := must(b.qp.Endpoint())(t)
+	if err := sendTo(t.Context(), f.Device(0).Name(), remote, qkey, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if b.poll(1); string(b.mem[:5]) != "hello" {
+		t.Errorf("received %q", b.mem[:5])
+	}
+}

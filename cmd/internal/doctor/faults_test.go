@@ -81,6 +81,9 @@ var faults = []fault{
 		f.refuse["uverbs0"] = unix.EPERM
 	}, check.Request{}},
 	{"goverbs has no provider for the driver", "no-provider", check.Error, func(f *fake) {
+		f.devices[0].Char.DriverID = uapi.RDMA_DRIVER_IRDMA
+	}, check.Request{}},
+	{"an Amazon EFA", "no-connections", check.Warning, func(f *fake) {
 		f.devices[0].Char.DriverID = uapi.RDMA_DRIVER_EFA
 	}, check.Request{}},
 	{"little locked memory in a shell", "memlock", check.Error, func(f *fake) {

@@ -48,9 +48,10 @@ type request struct {
 	qkey     uint32
 	data     []byte
 	// Of RDMA.
-	remote part
-	key    uint32
-	local  part
+	addr, length uint64 // at the peer
+	key          uint32
+	remote       part
+	local        part
 }
 
 // done completes the request at the sender.
@@ -134,18 +135,18 @@ func (q *qp) loadRDMA(r *request, d *[sendSize]byte) byte {
 	if r.op == opRead {
 		cap, access = uapi.EFA_QUERY_DEVICE_CAPS_RDMA_READ, uapi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
-	n, remoteBytes := le.Uint16(d[countAt:]), d[dataAt:][:16]
+	n, there := le.Uint16(d[countAt:]), d[dataAt:][:16]
 	if q.dev.fabric.cfg.Caps&cap == 0 || d[ctrlAt]&isInline != 0 || n > 1 {
 		return badOperation
 	}
-	r.remote.n, r.key, r.remote.addr = le.Uint32(remoteBytes), le.Uint32(remoteBytes[4:]), le.Uint64(remoteBytes[8:])
+	r.length, r.key, r.addr = uint64(le.Uint32(there)), le.Uint32(there[4:]), le.Uint64(there[8:])
 	var fits bool
 	if n == 1 {
 		if r.local, fits = q.sge(d[dataAt+16:][:16], access); !fits {
 			return badLocalKey
 		}
 	}
-	if r.local.n != r.remote.n || r.remote.n > maxRDMA {
+	if uint64(r.local.n) != r.length || r.length > maxRDMA {
 		return badLocalLength
 	}
 	if r.op == opWrite {
@@ -224,7 +225,8 @@ const maxWaiting = 8192
 
 // access finds the memory of the peer.
 func (r *request) access(to *qp) byte {
-	if r.remote.n == 0 {
+	r.remote = part{}
+	if r.length == 0 {
 		return ok
 	}
 	right := uint32(uapi.IB_UVERBS_ACCESS_REMOTE_WRITE)
@@ -232,10 +234,10 @@ func (r *request) access(to *qp) byte {
 		right = uapi.IB_UVERBS_ACCESS_REMOTE_READ
 	}
 	m := to.dev.mrs[r.key&^remote]
-	if m == nil || r.key&remote == 0 || m.pd != to.pd || !m.within(r.remote.addr, uint64(r.remote.n), right) {
+	if m == nil || r.key&remote == 0 || m.pd != to.pd || !m.within(r.addr, r.length, right) {
 		return badRemote
 	}
-	r.remote = part{m, r.remote.addr - m.iova + m.start, r.remote.n}
+	r.remote = part{m, r.addr - m.iova + m.start, uint32(r.length)}
 	return ok
 }
 

@@ -196,6 +196,7 @@ func (k *Kernel) destroyQP(h uint32) {
 	if q == nil {
 		return
 	}
+	q.enter(stateReset) // nothing refers to the queues any more
 	k.freeQP(q)
 	delete(k.qps, h)
 	delete(k.dev.qps, q.number)

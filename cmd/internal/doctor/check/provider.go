@@ -6,11 +6,17 @@ import (
 )
 
 // providers are the drivers that goverbs supports.
-var providers = []string{"mlx5", "rxe"}
+var providers = []string{"mlx5", "rxe", "efa"}
 
 // provider checks that goverbs supports the devices' drivers.
 func provider(m *machine) []Finding {
 	return m.eachDevice(func(d device) []Finding {
+		if d.driver == "efa" {
+			return []Finding{{ID: "no-connections", Severity: Warning,
+				Seen: d.Name + " is an Amazon EFA, which has no connections",
+				Why:  "packages rdma, rsocket and cm do not work on it, only uverbs, with QPs of type SRD or UD",
+				Fix:  "rdma link add rxe0 type rxe netdev " + m.anyInterface() + " (soft-RoCE has connections)"}}
+		}
 		if d.Char == nil || slices.Contains(providers, d.driver) {
 			return nil
 		}
