@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/sim/fakeefa"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
 	"github.com/goverbs/goverbs/testbed/cshim"
 )
 
 func TestMain(m *testing.M) {
 	cshim.Prepare()
-	m.Run()
+	leaktest.Main(m)
 }
 
 func output(t *testing.T, c *exec.Cmd) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/connectx/games"
 	"github.com/goverbs/goverbs/testbed/cshim"
 	"github.com/goverbs/goverbs/testbed/pyverbs"
+	"github.com/goverbs/goverbs/testbed/vm"
 )
 
 // The modules of rdma-core's tests in Python that are for EFA, with the tests that are skipped: the device has
@@ -50,13 +51,16 @@ var pairs = []games.Game{
 	{Program: "ib_write_bw", Args: "-c SRD -s 65536 -n 50", Core: true},
 	{Program: "ib_write_bw", Args: "-c SRD -s 512 -n 50 --write_with_imm"},
 	{Program: "ib_send_bw", Args: "-c UD -s 1024 -n 50 -Q 1"},
-	{Program: "ibv_ud_pingpong", Args: "-s 1024 -n 100"},
+	{Program: "ibv_ud_pingpong", Args: "-s 1024 -n 100", Core: true},
 }
 
 // C's programs with each other, between two devices.
 func TestPairs(t *testing.T) {
 	for _, g := range pairs {
 		t.Run(g.String(), func(t *testing.T) {
+			if !g.Core {
+				vm.SkipRepeat(t, "the program with other sizes, or the others")
+			}
 			f := fakeefa.New(t, 2, fakeefa.Default)
 			a, b := cshim.NewEFA(t, f.Device(0)), cshim.NewEFA(t, f.Device(1))
 			args := append(strings.Fields(g.Args), "-p", freePort(t))
