@@ -60,19 +60,48 @@ func CompileValkey(dir string) (tree, module string, err error) {
 	if err != nil || len(sources) != 1 {
 		return "", "", fmt.Errorf("cshim: the source of Valkey's RDMA module: %q, %v", sources, err)
 	}
+	module = filepath.Join(dir, "valkey-rdma.so")
+	return tree, module, r.compileValkey("-DUSE_RDMA=2", "-DBUILD_RDMA_MODULE=2", "-shared", "-rdynamic", "-o", module,
+		sources[0])
+}
+
+// compileValkey compiles a file of Valkey's with tcc.
+func (r *root) compileValkey(args ...string) error {
 	_, here, _, _ := runtime.Caller(0)
 	include := filepath.Join(r.tree, "usr/include")
-	module = filepath.Join(dir, "valkey-rdma.so")
-	tcc := r.loaded("tcc", "-B"+filepath.Join(r.libs, "tcc"), "-nostdlib", "-nostdinc",
+	tcc := r.loaded("tcc", slices.Concat([]string{"-B" + filepath.Join(r.libs, "tcc"), "-nostdlib", "-nostdinc",
 		"-I", filepath.Join(filepath.Dir(here), "valkey"), "-isystem", filepath.Join(r.libs, "tcc/include"),
-		"-isystem", filepath.Join(include, triple), "-isystem", include,
-		"-DUSE_RDMA=2", "-DBUILD_RDMA_MODULE=2", "-L", r.libs, "-shared", "-rdynamic", "-o", module, sources[0],
+		"-isystem", filepath.Join(include, triple), "-isystem", include, "-L", r.libs}, args, []string{
 		filepath.Join(r.libs, "libibverbs.so.1"), filepath.Join(r.libs, "librdmacm.so.1"),
-		filepath.Join(r.libs, "libc.so.6"), filepath.Join(r.libs, "tcc/libtcc1.a"))
+		filepath.Join(r.libs, "libc.so.6"), filepath.Join(r.libs, "tcc/libtcc1.a")})...)
 	if out, err := exec.Command(tcc[0], tcc[1:]...).CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("cshim: compiling Valkey's RDMA module: %w\n%s", err, out)
+		return fmt.Errorf("cshim: compiling a file of Valkey's: %w\n%s", err, out)
 	}
-	return tree, module, nil
+	return nil
+}
+
+// ValkeyClient returns a command that runs the client of Valkey's own tests of RDMA. See [Host.Command].
+func (h *Host) ValkeyClient(args ...string) *exec.Cmd {
+	h.t.Helper()
+	v := theValkey()
+	if v.err != nil {
+		h.t.Fatal(v.err)
+	}
+	sources, err := filepath.Glob(filepath.Join(v.tree, "usr/src/valkey-*/tests/rdma/rdma-test.c"))
+	if err != nil || len(sources) != 1 {
+		h.t.Fatalf("cshim: the source of Valkey's test client: %q, %v", sources, err)
+	}
+	program := filepath.Join(h.t.TempDir(), "rdma-test")
+	crt := func(name string) string { return filepath.Join(h.root.libs, name) }
+	// It has one thread: tcc has no atomics.
+	err = h.root.compileValkey("-D_GNU_SOURCE", "-D__atomic_fetch_add(p,n,order)=((*(p)+=(n))-(n))", "-o", program,
+		crt("crt1.o"), crt("crti.o"), sources[0], crt("crtn.o"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c := h.Command("rdma-test")
+	c.Args = append([]string{c.Args[0], "--library-path", h.root.libs, "--preload", h.root.preload, program}, args...)
+	return c
 }
 
 // ValkeyArgs are arguments of Valkey's server with a module, without TCP and files.

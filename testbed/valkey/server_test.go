@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os/exec"
@@ -272,4 +273,33 @@ func TestKilledServer(t *testing.T) {
 			t.Errorf("a call to a killed server: %v", err)
 		}
 	}
+}
+
+// A server that is busy gets no more messages than it has receives: one more would end the connection.
+func TestBusyServer(t *testing.T) {
+	const pings = 5000
+	r := start(t)
+	var c net.Conn
+	r.onClient(func() {
+		var err error
+		c, err = valkeyrdma.DialContext(limit(t), r.addr)
+		check(t, err)
+	})
+	check(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(io.Discard, c, int64(len(":1\r\n")+pings*len("+PONG\r\n")))
+		read <- err
+	}()
+	const busy = `EVAL "local n = 0 for i = 1, 2e7 do n = n + i end return 1" 0`
+	for i := range 1 + pings {
+		command := "PING\r\n"
+		if i == 0 {
+			command = busy + "\r\n"
+		}
+		_, err := io.WriteString(c, command)
+		check(t, err)
+	}
+	check(t, <-read)
+	check(t, c.Close())
 }
