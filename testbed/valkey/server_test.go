@@ -64,9 +64,10 @@ func (r *rig) kill() {
 	}
 }
 
-// options returns options of valkey-go for the server.
+// options returns options of valkey-go for the server. Its timeouts are those of a busy machine.
 func (r *rig) options() valkey.ClientOption {
 	return valkey.ClientOption{InitAddress: []string{r.addr}, DisableCache: true,
+		Dialer: net.Dialer{Timeout: time.Minute}, ConnWriteTimeout: time.Minute,
 		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (c net.Conn, err error) {
 			r.onClient(func() { c, err = valkeyrdma.DialCtxFn(ctx, addr, d, config) })
 			return c, err

@@ -14,7 +14,7 @@ import (
 
 // TestSoakLargest stores the largest value that the server accepts.
 func TestSoakLargest(t *testing.T) {
-	values(t, start(t).dial(func(o *valkey.ClientOption) { o.ConnWriteTimeout = time.Minute }), 512<<20)
+	values(t, start(t).dial(), 512<<20)
 }
 
 // TestSoakLoad writes and reads values of up to 64 MiB for some minutes, most of 1 MiB.
@@ -24,7 +24,7 @@ func TestSoakLoad(t *testing.T) {
 	end := time.Now().Add(5 * time.Minute)
 	failed := make(chan error, clients)
 	for i := range clients {
-		c := r.dial(func(o *valkey.ClientOption) { o.ConnWriteTimeout = time.Minute })
+		c := r.dial()
 		go func() {
 			key := strconv.Itoa(i)
 			for time.Now().Before(end) {
