@@ -1,4 +1,4 @@
-//go:build vm && soak
+//go:build vm && soak && !device
 
 package valkey_test
 
