@@ -14,6 +14,16 @@ import (
 // TestDeviceNothingAllocated checks that messages, calls and one-sided operations allocate nothing in the steady
 // state, on both sides together. It needs a device of the kernel: one in memory allocates.
 func TestDeviceNothingAllocated(t *testing.T) {
+	nothingAllocated(t)
+}
+
+// TestDeviceSealedNothingAllocated is TestDeviceNothingAllocated for messages that are sealed.
+func TestDeviceSealedNothingAllocated(t *testing.T) {
+	sealAll(t)
+	nothingAllocated(t)
+}
+
+func nothingAllocated(t *testing.T) {
 	p := connect(t, nil, nil)
 	ctx := t.Context()
 	_, s := p.share(t, 1<<16, allRights)

@@ -24,7 +24,18 @@ func TestDevice(t *testing.T) {
 		"DeadlineRoom": TestDeadlineRoom, "Metadata": TestMetadata,
 		"ListenerShutdown": TestListenerShutdown, "ListenerShutdownTime": TestListenerShutdownTime,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
-		"TLS": TestTLS, "TLSRefused": TestTLSRefused,
+		"TLS": TestTLS, "TLSRefused": TestTLSRefused, "Sealed": TestSealed,
+	} {
+		t.Run(name, f)
+	}
+}
+
+// TestDeviceSealed has connections whose messages are sealed.
+func TestDeviceSealed(t *testing.T) {
+	sealAll(t)
+	for name, f := range map[string]func(t *testing.T){
+		"Messages": TestMessages, "Calls": TestCalls, "WriteImm": TestWriteImm, "HeldReplies": TestHeldReplies,
+		"RegionBuffers": TestRegionBuffers, "CloseDelivers": TestCloseDelivers,
 	} {
 		t.Run(name, f)
 	}

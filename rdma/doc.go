@@ -61,8 +61,8 @@
 //
 // # Who the peer is
 //
-// With Options.TLS, both sides prove who they are before [Dial] and [Listener.Accept] return. Nothing is encrypted
-// after that.
+// With Options.TLS, both sides prove who they are before [Dial] and [Listener.Accept] return. With Options.Seal,
+// messages are encrypted and authenticated, too. One-sided operations are not.
 //
 // # Waiting
 //

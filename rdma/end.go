@@ -199,7 +199,7 @@ func (c *Conn) Close() error {
 }
 
 // CloseWithError ends the connection with a reason: the peer's calls return a [*CloseError] with code and text, and so
-// do those of this side. What text has beyond 110 bytes may be left out. CloseWithError waits for up to Options.Linger
+// do those of this side. What text has beyond 94 bytes may be left out. CloseWithError waits for up to Options.Linger
 // until the reason and short messages have arrived, but not until the peer has read longer messages, which are lost.
 // It returns an error if the reason may not have arrived, unless the peer has closed the connection before.
 func (c *Conn) CloseWithError(code uint64, text string) error {

@@ -70,8 +70,18 @@ type Options struct {
 	// default there is no proof, and anybody who reaches the port is served. [Conn.TLS] has the certificates.
 	TLS *tls.Config
 
-	// Seal has messages encrypted and authenticated, with keys of the handshake of TLS, which has to be set, too. It is
-	// enough if one of the two sides sets it. If the other side cannot, connecting fails with [ErrUnauthenticated].
+	// Seal has everything that the two sides send encrypted and authenticated, in its order: messages, calls, replies and
+	// what the protocol sends, by AES-128-GCM, with keys that the handshake of TLS has agreed on for this connection. It
+	// needs TLS, and is enough on one of the two sides. If the version of the other side cannot seal, connecting fails
+	// with [ErrUnauthenticated]. If something was changed, repeated, dropped or added on its way, the connection ends with
+	// [ErrForged]. Lengths and kinds can be seen.
+	//
+	// One-sided operations are neither encrypted nor authenticated: a host on the same network can read what they move,
+	// and forge some on memory that is shared. Of [Conn.WriteImm], only the notice is sealed.
+	//
+	// Each SEND has 16 bytes more, and with TLS each receive has room for them. Limits on sizes stay the same. SendBuffer
+	// and CallBuffer copy, and return [uverbs.ErrInvalid] for a [RegionFunc]. Keys are changed long before what is safe to
+	// encrypt with one.
 	Seal bool
 
 	// Logger receives a record at level debug for each connection that begins or ends, and at level
