@@ -280,3 +280,37 @@ func (c *Conn) fetched(in *incoming, err error) {
 		c.freeIncoming(in)
 	}
 }
+
+// opened opens a long message that the program is to get, if it is sealed. The caller holds c.mu, which opened releases
+// meanwhile. If the message cannot be opened, the connection ends.
+func (c *Conn) opened(m Message) (Message, error) {
+	in := m.large
+	if in == nil || in.seal == nil {
+		return m, nil
+	}
+	c.unlock()
+	err := in.seal.open(m.Buffer.m.bytes[:m.n])
+	c.mu.Lock()
+	c.freeIncoming(in)
+	m.large = released
+	if err == nil {
+		return m, nil
+	}
+	m.Buffer.Release()
+	return Message{}, c.forged(err)
+}
+
+// forged ends the connection because of a long message that was not opened. No later message reaches the program. The
+// caller holds c.mu.
+func (c *Conn) forged(err error) error {
+	c.seal.rx.broken = true
+	end := c.refused(err)
+	if c.err != nil && c.eof { // the peer has closed the connection
+		end = &broken{err}
+		c.err = end
+	}
+	for c.count > 0 {
+		c.discard(c.takeArrived(0))
+	}
+	return end
+}

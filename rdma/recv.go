@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -337,6 +338,16 @@ func (c *Conn) dispatchVariant(k kind, number int, slot *memory, n int) error {
 		return c.repliedError(e, Message{Buffer: Buffer{m: slot}, n: n, kind: kindReply, number: number})
 	}
 	return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
+}
+
+// written handles a kindWritten.
+func (c *Conn) written(slot *memory, n int) error {
+	if n != writtenLen {
+		return fmt.Errorf("%w: %d bytes beside a WRITE: there are %d", ErrProtocol, n, writtenLen)
+	}
+	le := binary.LittleEndian
+	imm, length := le.Uint32(slot.bytes), le.Uint32(slot.bytes[4:])
+	return c.queue(Message{Buffer: Buffer{m: slot}, n: int(length), imm: imm, write: true})
 }
 
 // queue adds a message. There is room: each uses a credit.

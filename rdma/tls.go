@@ -122,6 +122,61 @@ func (c *Conn) endOfProof(err error) error {
 	return err
 }
 
+// agreeSeal reports whether messages are to be sealed. The handshake of TLS, which follows, is bound to the hellos that
+// say so.
+func (c *Conn) agreeSeal(peer role) (bool, error) {
+	theirs := c.remote.features
+	if c.options.Seal && theirs&featureSeal == 0 {
+		return false, fmt.Errorf("%w: the %v uses Options.Seal and the %v's version of this package does not: update the %v",
+			ErrUnauthenticated, peer.other(), peer, peer)
+	}
+	return theirs&featureSeal != 0 && (c.options.Seal || theirs&featureSealed != 0), nil
+}
+
+// setSeals derives the keys, before the peer can send a kindSeal. This side has the role own.
+func (c *Conn) setSeals(t *tls.Conn, digest []byte, own role) error {
+	state := t.ConnectionState()
+	s, err := newSeals(&state, digest, own, c.hello(), &c.remote)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	s.out = make([]byte, c.inline)
+	c.seal = s
+	return nil
+}
+
+// startSealing sends a kindSeal, and waits for that of the peer.
+func (c *Conn) startSealing(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.unlock()
+	s := c.seal
+	if s == nil {
+		return nil
+	}
+	for !s.receives || !s.sends {
+		if err := c.usable(); err != nil {
+			return err
+		}
+		if !s.sends && c.space() > 0 {
+			c.inline, c.tag, s.sends = c.inline-tagLen, tagLen, true
+			if err := c.postControl(kindSeal, 0, nil, false); err != nil {
+				return c.refused(err)
+			}
+			continue
+		}
+		if err := c.step(ctx, needOwn, nil); err != nil {
+			return err
+		}
+	}
+	if s.unread > 0 {
+		return fmt.Errorf("%w: %d messages between the handshake of TLS and the first SEND that is sealed", ErrProtocol,
+			s.unread)
+	}
+	return nil
+}
+
 // exchangeDigests sends the digest and compares the peer's. The server, which checks the client last, sends its digest
 // after that: then both know that they have succeeded.
 func exchangeDigests(t *tls.Conn, own []byte, peer role) error {

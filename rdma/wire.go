@@ -120,6 +120,9 @@ func parseOffer(b []byte, maxMessage int) (o offer, err error) {
 	return o, nil
 }
 
+// writtenLen is the length of a kindWritten: the immediate data and the length of a WRITE.
+const writtenLen = 8
+
 // A farewell is what a side sends with its end. With the counts and the credits that come with it, the peer can compute
 // how many of its messages the program has not received.
 type farewell struct {

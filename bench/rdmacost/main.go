@@ -9,8 +9,8 @@
 //
 // Each figure is the median of several rounds, for one operation: rdma's, cm's and their ratio. With -level, only that
 // level is measured; tcp is the same work on TCP, with package net; sealed is rdma with Options.Seal, beside TLS on
-// package rsocket. With -tail, figures are quantiles of the times of single operations of one level, in microseconds, of
-// small messages also beside a goroutine that churns the heap.
+// package rsocket. With -tail, figures are quantiles of the times of single operations of one level, in microseconds,
+// of small messages also beside a goroutine that churns the heap.
 package main
 
 import (
