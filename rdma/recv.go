@@ -179,6 +179,27 @@ func (c *Conn) pop() Message {
 	return c.deliver(m)
 }
 
+// takeArrived removes message i of those that have arrived.
+func (c *Conn) takeArrived(i int) Message {
+	at := func(i int) *Message { return &c.arrived[(c.first+i)%len(c.arrived)] }
+	m := *at(i)
+	for ; i > 0; i-- {
+		*at(i) = *at(i - 1)
+	}
+	*at(0) = Message{}
+	c.first = (c.first + 1) % len(c.arrived)
+	c.count--
+	return m
+}
+
+// discard drops a message that the program does not receive.
+func (c *Conn) discard(m Message) {
+	if m.large != nil {
+		c.owe() // its receive was posted again at once
+	}
+	c.drop(m)
+}
+
 // deliver makes the program the owner of a message.
 func (c *Conn) deliver(m Message) Message {
 	c.stats.received++

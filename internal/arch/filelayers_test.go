@@ -131,7 +131,6 @@ var upwardUses = map[string][]string{
 		"recv: cancel",       // likewise
 		"end: call",          // which the end of a Conn ends
 		"end: cancel",        // likewise
-		"sealed: arrived",    // what is dropped when a message was forged
 	},
 	"rsocket": {
 		"errors: conn",          // the addresses in an error
