@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // sealedPair returns a sealed connection. The client or the server sets Options.Seal.
@@ -127,4 +128,21 @@ func TestSealedAsOthers(t *testing.T) {
 	} {
 		t.Run("shared "+name, f)
 	}
+}
+
+// TestSealedRegionFunc checks that memory which the process cannot read is refused, and that the connection goes on.
+func TestSealedRegionFunc(t *testing.T) {
+	p := sealedPair(t, rdma.Options{}, false)
+	memory := make([]byte, 8192)
+	region := rdma.RegionFunc(len(memory), func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) {
+		return pd.RegMR(memory, a)
+	})
+	for _, n := range []int{64, 2000, 8192} {
+		b := must(p.client.BufferOf(region, 0, n))(t)
+		isError(t, p.client.SendBuffer(limit(t), b), uverbs.ErrInvalid)
+		b.Release()
+	}
+	check(t, p.client.Send(limit(t), []byte("after")))
+	sealedSame(t, "message", []byte("after"), must(p.server.Recv(limit(t)))(t))
+	check(t, region.Close())
 }

@@ -156,9 +156,11 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 // forward sends a copy of a buffer, for example of a message that is in a receive or that is to be sealed, and releases
 // it.
 func (c *Conn) forward(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
-	if n, ok := b.copyable(); !ok {
-		return fmt.Errorf("%w: %d bytes of a RegionFunc, which this process cannot seal: let the peer read them by Share, "+
-			"or send them on a connection without Options.Seal", uverbs.ErrInvalid, n)
+	if c.seal != nil {
+		if n, ok := b.copyable(); !ok {
+			return fmt.Errorf("%w: %d bytes of a RegionFunc, which this process cannot seal: let the peer read them by Share, "+
+				"or send them on a connection without Options.Seal", uverbs.ErrInvalid, n)
+		}
 	}
 	err := b.withBytes("SendBuffer", func(p []byte) error { return c.send(ctx, k, number, p, t) })
 	if err == nil {
