@@ -20,7 +20,7 @@ const lockedChild = "GOVERBS_TEST_MLOCKALL"
 func TestRetireUnderMlockall(t *testing.T) {
 	if os.Getenv(lockedChild) == "" {
 		again := exec.CommandContext(t.Context(), "/proc/self/exe",
-			"-test.run=^TestRetireUnderMlockall$", "-test.v", "-test.timeout=1m")
+			"-test.run=^TestRetireUnderMlockall$", "-test.v", "-test.timeout=5m")
 		again.Env = append(os.Environ(), lockedChild+"=1")
 		out, err := again.CombinedOutput()
 		if err != nil {
