@@ -22,12 +22,8 @@ type batch struct {
 // Begin implements driver.QP, as do the methods below.
 func (q *qp) Begin() { q.Abort() }
 
-// Abort frees the numbers of the requests.
-func (q *qp) Abort() {
-	s := &q.sq
-	s.untake(s.batch.n)
-	s.batch = batch{}
-}
+// Abort forgets the requests: Submit takes their numbers.
+func (q *qp) Abort() { q.sq.batch = batch{} }
 
 func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
 	s := &q.sq
@@ -43,13 +39,13 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	case b.incomplete != nil:
 		b.err = b.incomplete
 		return
-	case s.full():
+	case s.full(b.n):
 		b.err = uverbs.ErrQueueFull
 		return
 	}
 	w := &s.local[b.n]
 	s.start(w, o, b.n, imm)
-	w[0] |= uint64(s.take(wrID))
+	w[0] |= uint64(s.number(b.n, wrID))
 	if o.traits&driver.OpRemote != 0 {
 		w.setRemote(0, rkey, raddr)
 	}
@@ -170,6 +166,7 @@ func (q *qp) Submit() error {
 	}
 	mmio.WCStart()
 	for i := range b.n {
+		s.take()
 		s.write(&s.local[i])
 	}
 	s.announce()

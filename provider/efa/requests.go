@@ -1,9 +1,6 @@
 package efa
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // requests are those of a queue that have not completed. Each has a number, which the descriptor and
 // the completion have. Posts take free numbers, and polls return them; each side has its own lock, so
@@ -12,7 +9,8 @@ type requests struct {
 	notes []note        // by number
 	free  []uint16      // a ring of numbers
 	mask  uint32        // length of free minus 1
-	taken uint32        // numbers that posts have taken so far
+	next  uint32        // numbers that posts have taken so far
+	taken atomic.Uint32 // next, as of the last doorbell. Polls read the notes of these requests
 	freed atomic.Uint32 // numbers that were free at first or that polls have returned
 }
 
@@ -26,7 +24,7 @@ type note struct {
 func (r *requests) init(n int) {
 	size := 0
 	if n > 0 {
-		size = 1 << bits.Len(uint(n-1))
+		size = powerOfTwo(n)
 	}
 	r.notes, r.free, r.mask = make([]note, n), make([]uint16, size), uint32(max(size, 1)-1)
 	r.reset()
@@ -38,45 +36,47 @@ func (r *requests) reset() {
 	for i := range r.notes {
 		r.free[i] = uint16(i)
 	}
-	r.taken = 0
+	r.next = 0
+	r.taken.Store(0)
 	r.freed.Store(uint32(len(r.notes)))
 }
 
-// full reports whether no number is free.
-func (r *requests) full() bool { return r.taken == r.freed.Load() }
+// full reports whether no number is free, ahead numbers after the next one.
+func (r *requests) full(ahead uint32) bool { return r.next+ahead == r.freed.Load() }
 
-// take returns a free number. There must be one.
-func (r *requests) take(wrID uint64) uint16 {
-	id := r.free[r.taken&r.mask]
-	r.notes[id] = note{wrID, true}
-	r.taken++
+// number returns a free number, ahead numbers after the next one, for a request. There must be one.
+func (r *requests) number(ahead uint32, wrID uint64) uint16 {
+	id := r.free[(r.next+ahead)&r.mask]
+	r.notes[id].wrID = wrID
 	return id
 }
 
-// untake returns the last n numbers, whose requests were not posted.
-func (r *requests) untake(n uint32) {
-	for ; n > 0; n-- {
-		r.taken--
-		r.notes[r.free[r.taken&r.mask]].outstanding = false
-	}
+// take takes the next number. Until then, no completion of its request is accepted.
+func (r *requests) take() {
+	r.notes[r.free[r.next&r.mask]].outstanding = true
+	r.next++
 }
+
+// publish lets polls see the numbers that have been taken. It precedes the doorbell.
+func (r *requests) publish() { r.taken.Store(r.next) }
 
 // release returns the WRID of a request and frees its number. It returns false if the request is not
 // outstanding.
 func (r *requests) release(id uint16) (wrID uint64, ok bool) {
-	if int(id) >= len(r.notes) {
-		return 0, false
+	freed := r.freed.Load()
+	if int(id) >= len(r.notes) || r.taken.Load() == freed-uint32(len(r.notes)) {
+		return 0, false // there is no such number, or no request is outstanding
 	}
 	n := &r.notes[id]
 	if !n.outstanding {
 		return 0, false
 	}
+	wrID = n.wrID // a post may use the note again once the number is free
 	n.outstanding = false
-	freed := r.freed.Load()
 	r.free[freed&r.mask] = id
 	r.freed.Store(freed + 1)
-	return n.wrID, true
+	return wrID, true
 }
 
 // outstanding returns how many requests have not completed.
-func (r *requests) outstanding() int { return len(r.notes) - int(r.freed.Load()-r.taken) }
+func (r *requests) outstanding() int { return len(r.notes) - int(r.freed.Load()-r.taken.Load()) }

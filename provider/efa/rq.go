@@ -28,7 +28,7 @@ func (r *recvQueue) reset() {
 // check returns the error for a receive that cannot be written.
 func (r *recvQueue) check(wr *uverbs.RecvWR) error {
 	switch {
-	case r.full():
+	case r.full(0):
 		return uverbs.ErrQueueFull
 	case len(wr.SGL) > r.maxSGE:
 		return uverbs.ErrTooManySGEs
@@ -47,7 +47,8 @@ func (r *recvQueue) check(wr *uverbs.RecvWR) error {
 
 // write writes a receive to the ring. Each number has room for maxSGE descriptors.
 func (r *recvQueue) write(wr *uverbs.RecvWR) {
-	head := uint64(r.take(wr.WRID)) | recvFirst
+	head := uint64(r.number(0, wr.WRID)) | recvFirst
+	r.take()
 	final := len(wr.SGL) - 1
 	for i := range wr.SGL {
 		s := &wr.SGL[i]
@@ -72,6 +73,7 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 		r.write(&wrs[n])
 	}
 	if r.cur != before {
+		r.publish()
 		mmio.ToDevice()
 		r.db.store(r.cur & 0xffff)
 	}

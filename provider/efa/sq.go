@@ -149,6 +149,7 @@ func (s *sendQueue) write(w *sendWQE) {
 func (s *sendQueue) announce() {
 	if s.rung != s.cur {
 		s.rung = s.cur
+		s.publish()
 		mmio.FlushWrites()
 		s.db.store(s.cur & 0xffff)
 	}
@@ -159,14 +160,15 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 	s := &q.sq
 	mmio.WCStart()
 	for ; n < len(wrs); n++ {
-		if s.full() {
+		if s.full(0) {
 			err = uverbs.ErrQueueFull
 			break
 		}
 		if err = s.encode(&s.scratch, &wrs[n]); err != nil {
 			break
 		}
-		s.scratch[0] |= uint64(s.take(wrs[n].WRID))
+		s.scratch[0] |= uint64(s.number(0, wrs[n].WRID))
+		s.take()
 		s.write(&s.scratch)
 	}
 	s.announce()
