@@ -45,7 +45,7 @@ func (q *qp) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, 
 	}
 	w := &s.local[b.n]
 	s.start(w, o, b.n, imm)
-	w[0] |= uint64(s.number(b.n, wrID))
+	w[0] |= uint64(s.id(b.n, wrID))
 	if o.traits&driver.OpRemote != 0 {
 		w.setRemote(0, rkey, raddr)
 	}

@@ -17,10 +17,10 @@ import (
 
 // cq implements driver.CQ.
 type cq struct {
-	subs  []sub
-	next  int    // the ring that is polled next, so that all have their turn
-	cc    uint32 // completions polled so far
-	stale map[uint16][]uint32
+	subs []sub
+	size int    // completions of all rings
+	next int    // the ring that is polled next, so that all have their turn
+	cc   uint32 // completions polled so far
 
 	ctx     *deviceContext
 	mem     *provider.Mapping
@@ -59,7 +59,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 		resp.QMmapSize > uint64(pages(int(size))) {
 		return nil, reply, badABI(op, "%d bytes for %d rings of %d entries", resp.QMmapSize, n, reply.Entries)
 	}
-	q := &cq{ctx: c, stale: map[uint16][]uint32{}}
+	q := &cq{ctx: c}
 	if q.mem, err = provider.MapToRead(c.dev, int64(resp.QMmapKey), int(resp.QMmapSize)); err != nil {
 		return nil, reply, kernelError("map the completion queue", c.dev.Name(), err)
 	}
@@ -74,7 +74,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 
 // use divides the memory into n rings.
 func (q *cq) use(size, n int) {
-	q.subs = make([]sub, n)
+	q.subs, q.size = make([]sub, n), n*size
 	for i := range q.subs {
 		q.subs[i] = sub{ring: entries(q.mem, i*size*entrySize, size), mask: uint32(size - 1), turn: phase}
 	}
@@ -133,22 +133,12 @@ func (q *cq) Retire(inUse bool) error {
 	return errors.Join(q.mem.Release(inUse), q.db.mem.Release(inUse))
 }
 
-// Purge implements driver.Purger. The entries cannot be changed: Poll skips those that are there now.
+// Purge implements driver.Purger. Poll drops the completions of the QP until it has another generation.
 func (q *cq) Purge(gone any) {
-	p, ok := gone.(*qp)
-	if !ok {
-		return
+	if p, ok := gone.(*qp); ok {
+		p.sq.base.Store(noBase)
+		p.rq.base.Store(noBase)
 	}
-	ends := make([]uint32, len(q.subs))
-	for i := range q.subs {
-		s := &q.subs[i]
-		n := uint32(0)
-		for _, there := s.peek(n); there; _, there = s.peek(n) {
-			n++
-		}
-		ends[i] = s.cur + n
-	}
-	q.stale[p.number] = ends
 }
 
 // Unpolled implements driver.Unpolled.
@@ -162,10 +152,10 @@ func (q *cq) Unpolled(of any) (sends, recvs int) {
 		n := uint32(0)
 		for v, there := s.peek(n); there; v, there = s.peek(n) {
 			switch {
-			case uint16(v>>numberAt) != p.number || q.dropped(i, s.cur+n, p.number):
-			case v&queueMask == ofSend:
+			case uint16(v>>numberAt) != p.number:
+			case v&queueMask == ofSend && p.sq.current(uint16(v)):
 				sends++
-			case v&unsolicited == 0:
+			case v&(queueMask|unsolicited) == ofReceive && p.rq.current(uint16(v)):
 				recvs++
 			}
 			n++

@@ -30,10 +30,12 @@
 // that the kernel allocates: a receive has a descriptor of 16 bytes for each SGE. A CQ has one or
 // more rings of completions, whose phase tells new ones from old. Each QP completes in one of them.
 //
-// A descriptor has a request id of 16 bits, which its completion returns. Here it is an index into a
-// table of the WRIDs, and free ones are reused in the order in which they have become free; libefa
-// reuses the last one first. A completion whose id is not outstanding makes Poll return
-// [uverbs.ErrABI] once, and is dropped.
+// A descriptor has a request id of 16 bits, which its completion returns. Its lower
+// bits are an index into a table of the WRIDs, and free ones are reused in the order in which they have
+// become free; libefa reuses the last one first. The bits above, one or more, count the QPs that have
+// had the QPN, and their moves to RESET; libefa counts the QPs. Poll drops completions with another
+// count: they are of a QP that has been closed or emptied. If the id is not outstanding, or no QP has
+// had the QPN, Poll returns [uverbs.ErrABI] once, and drops the completion.
 //
 // # Sources
 //

@@ -44,7 +44,7 @@ func newBench(tb testing.TB, rings int) *bench {
 	}
 	memory := anon(1 << 16)
 	b := &bench{ctx: c, qp: &qp{ctx: c, number: benchQPN}, ah: new(driver.AH),
-		cq: &cq{ctx: c, stale: map[uint16][]uint32{}}}
+		cq: &cq{ctx: c}}
 	pd := new(driver.PD)
 	b.ah.Open(pd)
 	b.qp.configure(&uverbs.QPConfig{Type: uverbs.SRD, MaxSendWR: benchSends, MaxRecvWR: benchRecvs, MaxSendSGE: 2,
@@ -56,7 +56,7 @@ func newBench(tb testing.TB, rings int) *bench {
 	s.db, r.db = register{at: wordAt(memory, 4096)}, register{at: wordAt(memory, 4100)}
 	b.cq.mem = anon(rings * benchEntries * entrySize)
 	b.cq.use(benchEntries, rings)
-	c.qps.put(benchQPN, b.qp)
+	c.qps.put(b.qp)
 	return b
 }
 
@@ -67,7 +67,7 @@ func FuzzPoll(f *testing.F) {
 	valid := make([]byte, 3*entrySize)
 	for i := range 3 { // a send, a receive, and one that is not outstanding
 		e := valid[i*entrySize:]
-		binary.LittleEndian.PutUint16(e, uint16(i%2))
+		binary.LittleEndian.PutUint16(e, uint16(i%2+benchSends>>(i%2))) // of generation 1
 		e[3] = 1 | byte(1+i%2)<<1
 		binary.LittleEndian.PutUint16(e[4:], benchQPN)
 	}
@@ -138,9 +138,9 @@ func TestNothingAllocated(t *testing.T) {
 		}
 		for i, flags := range []uint64{ofSend | hwRead<<cqeOpAt, ofReceive} {
 			at := 2*lap + i
-			id := uint64(lap % benchSends)
+			id := uint64(b.qp.sq.base.Load()) | uint64(lap%benchSends)
 			if i == 1 {
-				id = uint64(lap % benchRecvs)
+				id = uint64(b.qp.rq.base.Load()) | uint64(lap%benchRecvs)
 			}
 			v := id | flags | benchQPN<<numberAt
 			if at/benchEntries%2 == 0 {

@@ -106,26 +106,21 @@ func (q *cq) take() (e *cqe, v uint64, from int) {
 	return nil, 0, 0
 }
 
-// dropped reports whether an entry belongs to a QP that has been closed or emptied since.
-func (q *cq) dropped(ring int, index uint32, number uint16) bool {
-	ends := q.stale[number]
-	return ends != nil && int32(index-ends[ring]) < 0
-}
-
 // Poll implements driver.CQ.
 func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 	before := q.cc
-	for n < len(wcs) {
+	for left := q.size; n < len(wcs) && left > 0; { // a device may write entries to drop for ever
 		e, v, ring := q.take()
 		if e == nil {
-			clear(q.stale) // all that was there has been polled
 			break
 		}
-		if len(q.stale) > 0 && q.dropped(ring, q.subs[ring].cur-1, uint16(v>>numberAt)) {
+		got := q.decode(&wcs[n], e, v)
+		if got == valid {
+			n++
 			continue
 		}
-		if q.decode(&wcs[n], e, v) {
-			n++
+		if got == stale {
+			left--
 			continue
 		}
 		if n == 0 {
@@ -151,17 +146,47 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 	return n, err
 }
 
-// decode fills in wc. It reports false if the entry names no request. Each word is read once: a
-// device that is wrong may change them.
-func (q *cq) decode(wc *uverbs.WC, e *cqe, v uint64) bool {
-	number := uint16(v >> numberAt)
-	p := q.ctx.qps.get(number)
-	if p == nil {
-		return false
+// What decode finds.
+const (
+	valid   = iota
+	stale   // the entry is of a QP that has been closed or emptied since
+	invalid // the entry names no request
+)
+
+// requestsOf returns the requests that an entry is one of.
+func (q *cq) requestsOf(v uint64) (r *requests, found int) {
+	p, used := q.ctx.qps.get(uint16(v >> numberAt))
+	switch {
+	case p == nil && used:
+		return nil, stale
+	case p == nil:
+		return nil, invalid
+	case v&queueMask == ofSend:
+		r = &p.sq.requests
+	case v&(queueMask|unsolicited) == ofReceive: // no QP is created with unsolicited receives
+		r = &p.rq.requests
+	default:
+		return nil, invalid
 	}
-	*wc = uverbs.WC{QPNum: uint32(number), Status: statusOf(v), VendorErr: uint32(uint8(v >> statusAt))}
+	if !r.current(uint16(v)) {
+		return nil, stale
+	}
+	return r, valid
+}
+
+// decode fills in wc. Each word is read once: a device that is wrong may change them.
+func (q *cq) decode(wc *uverbs.WC, e *cqe, v uint64) (found int) {
+	r, found := q.requestsOf(v)
+	if found != valid {
+		return found
+	}
+	wrID, ok := r.release(uint16(v))
+	if !ok {
+		return invalid
+	}
+	*wc = uverbs.WC{WRID: wrID, QPNum: uint32(uint16(v >> numberAt)), Status: statusOf(v),
+		VendorErr: uint32(uint8(v >> statusAt))}
 	op := v >> cqeOpAt & opMask
-	var ok bool
 	if v&queueMask == ofSend {
 		switch op {
 		case hwWrite:
@@ -171,14 +196,7 @@ func (q *cq) decode(wc *uverbs.WC, e *cqe, v uint64) bool {
 		default:
 			wc.Opcode = uverbs.WCSend
 		}
-		wc.WRID, ok = p.sq.release(uint16(v))
-		return ok
-	}
-	if v&queueMask != ofReceive || v&unsolicited != 0 { // no QP is created with unsolicited receives
-		return false
-	}
-	if wc.WRID, ok = p.rq.release(uint16(v)); !ok {
-		return false
+		return valid
 	}
 	rest := e[1]
 	wc.Opcode, wc.ByteLen = uverbs.WCRecv, uint32(v>>lengthAt)
@@ -190,5 +208,5 @@ func (q *cq) decode(wc *uverbs.WC, e *cqe, v uint64) bool {
 	if v&withImm != 0 {
 		wc.Flags, wc.Imm = uverbs.WCWithImm, uint32(rest>>32)
 	}
-	return true
+	return valid
 }

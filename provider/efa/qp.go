@@ -50,7 +50,7 @@ func (c *deviceContext) CreateQP(
 	if err := errors.Join(q.mapSends(sends, resp), q.mapRecvs(recvs, resp)); err != nil {
 		return nil, reply, errors.Join(err, q.release(false))
 	}
-	c.qps.put(q.number, q)
+	c.qps.put(q)
 	return q, reply, nil
 }
 
@@ -117,8 +117,9 @@ func (q *qp) configure(cfg *uverbs.QPConfig, env provider.QPEnv) {
 		s.required = uverbs.Signaled
 	}
 	q.rq.maxSGE = cfg.MaxRecvSGE
-	s.requests.init(cfg.MaxSendWR)
-	q.rq.requests.init(cfg.MaxRecvWR)
+	generation := q.ctx.qps.next(q.number)
+	s.requests.init(cfg.MaxSendWR, generation)
+	q.rq.requests.init(cfg.MaxRecvWR, generation)
 }
 
 // mapSends maps the send queue of n descriptors.
@@ -192,8 +193,9 @@ func (q *qp) Retire(inUse bool) error {
 
 // Reset implements driver.QP.
 func (q *qp) Reset() error {
-	q.sq.reset()
-	q.rq.reset()
+	generation := q.ctx.qps.next(q.number)
+	q.sq.reset(generation)
+	q.rq.reset(generation)
 	return nil
 }
 

@@ -5,11 +5,15 @@ import "sync/atomic"
 // requests are those of a queue that have not completed. Each has a number, which the descriptor and
 // the completion have. Posts take free numbers, and polls return them; each side has its own lock, so
 // the free numbers are a ring with one writer and one reader.
+//
+// The id of a descriptor is a number and, in the bits above those that numbers need, the generation of
+// the QP. Thus completions of an earlier QP with the same QPN, or from before RESET, are told apart.
 type requests struct {
 	notes []note        // by number
 	free  []uint16      // a ring of numbers
 	mask  uint32        // length of free minus 1
 	next  uint32        // numbers that posts have taken so far
+	base  atomic.Uint32 // the generation's bits of an id, or noBase
 	taken atomic.Uint32 // next, as of the last doorbell. Polls read the notes of these requests
 	freed atomic.Uint32 // numbers that were free at first or that polls have returned
 }
@@ -20,18 +24,21 @@ type note struct {
 	outstanding bool
 }
 
-// init makes room for n requests.
-func (r *requests) init(n int) {
+// noBase is the base of a queue whose completions are dropped. No id has these bits.
+const noBase = 1 << 16
+
+// init makes room for n requests, 2^15 or fewer.
+func (r *requests) init(n int, generation uint32) {
 	size := 0
 	if n > 0 {
 		size = powerOfTwo(n)
 	}
 	r.notes, r.free, r.mask = make([]note, n), make([]uint16, size), uint32(max(size, 1)-1)
-	r.reset()
+	r.reset(generation)
 }
 
-// reset makes all numbers free.
-func (r *requests) reset() {
+// reset makes all numbers free, in a new generation.
+func (r *requests) reset(generation uint32) {
 	clear(r.notes)
 	for i := range r.notes {
 		r.free[i] = uint16(i)
@@ -39,16 +46,20 @@ func (r *requests) reset() {
 	r.next = 0
 	r.taken.Store(0)
 	r.freed.Store(uint32(len(r.notes)))
+	r.base.Store(generation * (r.mask + 1) % noBase)
 }
+
+// current reports whether an id is of this generation.
+func (r *requests) current(id uint16) bool { return uint32(id)&^r.mask == r.base.Load() }
 
 // full reports whether no number is free, ahead numbers after the next one.
 func (r *requests) full(ahead uint32) bool { return r.next+ahead == r.freed.Load() }
 
-// number returns a free number, ahead numbers after the next one, for a request. There must be one.
-func (r *requests) number(ahead uint32, wrID uint64) uint16 {
-	id := r.free[(r.next+ahead)&r.mask]
-	r.notes[id].wrID = wrID
-	return id
+// id returns the id for a request with the free number that is ahead numbers after the next one.
+func (r *requests) id(ahead uint32, wrID uint64) uint16 {
+	number := r.free[(r.next+ahead)&r.mask]
+	r.notes[number].wrID = wrID
+	return uint16(r.base.Load()) | number
 }
 
 // take takes the next number. Until then, no completion of its request is accepted.
@@ -60,20 +71,20 @@ func (r *requests) take() {
 // publish lets polls see the numbers that have been taken. It precedes the doorbell.
 func (r *requests) publish() { r.taken.Store(r.next) }
 
-// release returns the WRID of a request and frees its number. It returns false if the request is not
-// outstanding.
+// release returns the WRID of a request, whose id is current, and frees its number. It returns false if
+// the request is not outstanding.
 func (r *requests) release(id uint16) (wrID uint64, ok bool) {
-	freed := r.freed.Load()
-	if int(id) >= len(r.notes) || r.taken.Load() == freed-uint32(len(r.notes)) {
+	number, freed := id&uint16(r.mask), r.freed.Load()
+	if int(number) >= len(r.notes) || r.taken.Load() == freed-uint32(len(r.notes)) {
 		return 0, false // there is no such number, or no request is outstanding
 	}
-	n := &r.notes[id]
+	n := &r.notes[number]
 	if !n.outstanding {
 		return 0, false
 	}
 	wrID = n.wrID // a post may use the note again once the number is free
 	n.outstanding = false
-	r.free[freed&r.mask] = id
+	r.free[freed&r.mask] = number
 	r.freed.Store(freed + 1)
 	return wrID, true
 }

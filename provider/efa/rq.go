@@ -20,8 +20,8 @@ type recvQueue struct {
 }
 
 // reset empties the queue.
-func (r *recvQueue) reset() {
-	r.requests.reset()
+func (r *recvQueue) reset(generation uint32) {
+	r.requests.reset(generation)
 	r.cur = 0
 }
 
@@ -47,7 +47,7 @@ func (r *recvQueue) check(wr *uverbs.RecvWR) error {
 
 // write writes a receive to the ring. Each number has room for maxSGE descriptors.
 func (r *recvQueue) write(wr *uverbs.RecvWR) {
-	head := uint64(r.number(0, wr.WRID)) | recvFirst
+	head := uint64(r.id(0, wr.WRID)) | recvFirst
 	r.take()
 	final := len(wr.SGL) - 1
 	for i := range wr.SGL {

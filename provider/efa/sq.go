@@ -36,8 +36,8 @@ type sendQueue struct {
 }
 
 // reset empties the queue.
-func (s *sendQueue) reset() {
-	s.requests.reset()
+func (s *sendQueue) reset(generation uint32) {
+	s.requests.reset(generation)
 	s.cur, s.rung = 0, 0
 	s.batch = batch{}
 }
@@ -167,7 +167,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 		if err = s.encode(&s.scratch, &wrs[n]); err != nil {
 			break
 		}
-		s.scratch[0] |= uint64(s.number(0, wrs[n].WRID))
+		s.scratch[0] |= uint64(s.id(0, wrs[n].WRID))
 		s.take()
 		s.write(&s.scratch)
 	}

@@ -11,30 +11,39 @@ type table struct {
 	pages [1 << 8]atomic.Pointer[page]
 }
 
-type page [1 << 8]atomic.Pointer[qp]
+type page [1 << 8]slot
 
-// get returns the QP with a number, or nil.
-func (t *table) get(number uint16) *qp {
+// A slot is what is known of a QPN.
+type slot struct {
+	qp         atomic.Pointer[qp]
+	generation atomic.Uint32 // QPs with this number so far, and their resets
+}
+
+// get returns the QP with a number, or nil. used reports whether a QP has had the number.
+func (t *table) get(number uint16) (q *qp, used bool) {
 	p := t.pages[number>>8].Load()
 	if p == nil {
-		return nil
+		return nil, false
 	}
-	return p[number&0xff].Load()
+	s := &p[number&0xff]
+	return s.qp.Load(), s.generation.Load() != 0
 }
 
-func (t *table) put(number uint16, q *qp) {
+// at returns the slot of a number.
+func (t *table) at(number uint16) *slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := &t.pages[number>>8]
-	if at.Load() == nil {
-		at.Store(new(page))
+	p := &t.pages[number>>8]
+	if p.Load() == nil {
+		p.Store(new(page))
 	}
-	at.Load()[number&0xff].Store(q)
+	return &p.Load()[number&0xff]
 }
 
+// next begins a generation of a number.
+func (t *table) next(number uint16) uint32 { return t.at(number).generation.Add(1) }
+
+func (t *table) put(q *qp) { t.at(q.number).qp.Store(q) }
+
 // remove removes a QP, unless its number already belongs to another one.
-func (t *table) remove(q *qp) {
-	if p := t.pages[q.number>>8].Load(); p != nil {
-		p[q.number&0xff].CompareAndSwap(q, nil)
-	}
-}
+func (t *table) remove(q *qp) { t.at(q.number).qp.CompareAndSwap(q, nil) }
