@@ -21,6 +21,7 @@ type cq struct {
 	size int    // completions of all rings
 	next int    // the ring that is polled next, so that all have their turn
 	cc   uint32 // completions polled so far
+	sn   uint32 // events so far, as of Arm: a field of the register
 
 	ctx     *deviceContext
 	mem     *provider.Mapping
@@ -109,10 +110,14 @@ func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 	case q.db.mem == nil:
 		return q.unsupported("arm CQ", "this EFA has no completion events: poll the CQ")
 	}
-	q.db.store(q.cc&0xffff | events&serials<<serialAt | arm)
+	q.sn = events & serials << serialAt
+	q.ring(arm)
 	runtime.KeepAlive(q)
 	return nil
 }
+
+// ring stores to the register. Stores that do not arm have the number of events too.
+func (q *cq) ring(flags uint32) { q.db.store(q.cc&0xffff | q.sn | flags) }
 
 func (q *cq) unsupported(op, detail string) error {
 	return &uverbs.Error{Op: op, Object: q.ctx.dev.Name(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,

@@ -135,7 +135,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 		return 0, uverbs.ErrClosed
 	}
 	if q.cc != before && q.db.mem != nil {
-		q.db.store(q.cc & 0xffff)
+		q.ring(0)
 	}
 	if n == 0 && err == nil {
 		if f := q.failure.Load(); f != nil {

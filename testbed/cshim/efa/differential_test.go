@@ -222,7 +222,7 @@ func (c *comparison) drain() {
 }
 
 func (c *comparison) play(steps int) {
-	c.step("arm", side.arm) // again only after an event, which no side reads
+	c.step("arm", side.arm)
 	for range steps {
 		switch c.rand.IntN(16) {
 		case 0, 1, 2:
@@ -236,6 +236,11 @@ func (c *comparison) play(steps int) {
 			}
 		case 9, 10, 11:
 			c.poll()
+		case 12:
+			if len(c.open[sendQueue]) > 0 { // the CQ is armed, so there is an event
+				c.complete(sendQueue)
+				c.step("event", side.event)
+			}
 		case 13:
 			c.drain()
 		case 14:

@@ -23,6 +23,7 @@ type side interface {
 	recv(list []receive) string
 	poll(n int) string
 	arm() string
+	event() string
 	reset() string
 }
 
@@ -160,6 +161,7 @@ func (c *cSide) recv(list []receive) string {
 
 func (c *cSide) poll(n int) string { return c.do("poll %d", n) }
 func (c *cSide) arm() string       { return c.do("arm") }
+func (c *cSide) event() string     { return c.do("event") }
 func (c *cSide) reset() string     { return c.do("reset") }
 
 // goSide is this library.
@@ -299,6 +301,14 @@ func (g *goSide) arm() string {
 		return err.Error()
 	}
 	return "armed 0"
+}
+
+// event reads an event and arms the CQ again.
+func (g *goSide) event() string {
+	if err := g.cq.WaitEvent(g.t.Context()); err != nil {
+		return err.Error()
+	}
+	return g.arm()
 }
 
 func (g *goSide) reset() string {

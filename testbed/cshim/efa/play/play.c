@@ -19,6 +19,7 @@ struct send {
 
 static struct ibv_context *ctx;
 static struct ibv_pd *pd;
+static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_qp *qp;
 static struct ibv_ah *ah;
@@ -38,7 +39,6 @@ static void open_device(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1};
-	struct ibv_comp_channel *channel;
 
 	for (; list && *list && strcmp(ibv_get_device_name(*list), name); list++)
 		;
@@ -251,6 +251,17 @@ static void poll(int n)
 	printf("\n");
 }
 
+static void event(void)
+{
+	struct ibv_cq *of;
+	void *context;
+
+	if (ibv_get_cq_event(channel, &of, &context))
+		fail("event");
+	ibv_ack_cq_events(of, 1);
+	printf("armed %d\n", ibv_req_notify_cq(cq, 0));
+}
+
 int main(int argc, char **argv)
 {
 	char line[4096], step[16];
@@ -278,6 +289,8 @@ int main(int argc, char **argv)
 			poll(atoi(line + used));
 		else if (!strcmp(step, "arm"))
 			printf("armed %d\n", ibv_req_notify_cq(cq, 0));
+		else if (!strcmp(step, "event"))
+			event();
 		else if (!strcmp(step, "reset")) {
 			modify(IBV_QPS_RESET);
 			ready();
