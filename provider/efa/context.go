@@ -30,7 +30,7 @@ func (efaProvider) Open(dev *ioctl.Device, get driver.Command) (provider.Context
 		return nil, err
 	}
 	if c.limits.CmdsSuppUdataMask&uapi.EFA_USER_CMDS_SUPP_UDATA_CREATE_AH == 0 {
-		return nil, &uverbs.Error{Op: "open", Object: dev.Name(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+		return nil, &uverbs.Error{Op: "open", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
 			Detail: "the kernel's efa driver does not number address handles, which every request needs: use Linux 5.2 or newer"}
 	}
 	if n := c.limits.SubCqsPerCq; n == 0 || n > maxSubs {
@@ -66,7 +66,7 @@ func (c *deviceContext) query() error {
 		ofDriver = cmd.UHW(nil, ioctl.SizeOf[uapi.EfaIbvExQueryDeviceResp]())
 	}
 	if err := c.dev.Do(cmd); err != nil {
-		return kernelError("query device", c.dev.Name(), err)
+		return kernelError("query device", err)
 	}
 	copy(ioctl.BytesOf(&c.attr), ofDriver)
 	c.reads = int(min(resp.Base.MaxSgeRd, maxRDMASGE))
@@ -85,8 +85,12 @@ func (c *deviceContext) AllocPD(alloc driver.Command) (driver.Reply, error) {
 
 // CreateAH stores the device's number of the AH.
 func (c *deviceContext) CreateAH(
-	_ *uverbs.AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command,
+	attr *uverbs.AHAttr, _ *driver.AHEnv, av *driver.AV, create driver.Command,
 ) (driver.Reply, error) {
+	if !attr.IsGlobal {
+		return driver.Reply{}, &uverbs.Error{Op: "create AH", Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+			Detail: "IsGlobal is false, and an address on an EFA needs a GID: set it, and DGID"}
+	}
 	resp := new(uapi.EfaIbvCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
 	av[0] = uint64(resp.EfaAddressHandle)
@@ -95,7 +99,7 @@ func (c *deviceContext) CreateAH(
 
 // CreateSRQ implements driver.Context.
 func (c *deviceContext) CreateSRQ(*driver.SRQConfig, driver.Command) (provider.SRQ, driver.Reply, error) {
-	return nil, driver.Reply{}, &uverbs.Error{Op: "create SRQ", Object: c.dev.Name(), Kind: uverbs.ErrNotSupported,
+	return nil, driver.Reply{}, &uverbs.Error{Op: "create SRQ", Kind: uverbs.ErrNotSupported,
 		Errno: unix.EOPNOTSUPP, Detail: "an EFA has no shared receive queues: post receives to the QPs"}
 }
 

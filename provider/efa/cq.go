@@ -62,7 +62,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 	}
 	q := &cq{ctx: c}
 	if q.mem, err = provider.MapToRead(c.dev, int64(resp.QMmapKey), int(resp.QMmapSize)); err != nil {
-		return nil, reply, kernelError("map the completion queue", c.dev.Name(), err)
+		return nil, reply, kernelError("map the completion queue", err)
 	}
 	q.use(reply.Entries, n)
 	if resp.CompMask&uapi.EFA_CREATE_CQ_RESP_DB_OFF != 0 {
@@ -120,8 +120,7 @@ func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 func (q *cq) ring(flags uint32) { q.db.store(q.cc&0xffff | q.sn | flags) }
 
 func (q *cq) unsupported(op, detail string) error {
-	return &uverbs.Error{Op: op, Object: q.ctx.dev.Name(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-		Detail: detail}
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: detail}
 }
 
 // Resize implements driver.CQ.

@@ -1,6 +1,7 @@
 package efa
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +16,9 @@ func badABI(op, format string, args ...any) error {
 }
 
 // kernelError wraps the error of a system call.
-func kernelError(op, object string, err error) error {
-	e := &uverbs.Error{Op: op, Object: object}
-	if errno, ok := err.(unix.Errno); ok {
-		e.Errno = errno
-	} else {
+func kernelError(op string, err error) error {
+	e := &uverbs.Error{Op: op}
+	if !errors.As(err, &e.Errno) {
 		e.Kind, e.Detail = uverbs.ErrClosed, err.Error()
 	}
 	return e

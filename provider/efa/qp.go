@@ -60,8 +60,7 @@ func (c *deviceContext) checkQP(cfg *uverbs.QPConfig, env provider.QPEnv) error 
 		return err
 	}
 	refuse := func(detail string) error {
-		return &uverbs.Error{Op: "create QP", Object: c.dev.Name(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
-			Detail: detail}
+		return &uverbs.Error{Op: "create QP", Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: detail}
 	}
 	switch a := &c.attr; {
 	case cfg.Type != uverbs.SRD && cfg.Type != uverbs.UD:
@@ -134,7 +133,7 @@ func (q *qp) mapSends(n int, resp *uapi.EfaIbvCreateQpResp) (err error) {
 	}
 	size := pages(n*sendSize + int(resp.LlqDescOffset))
 	if s.mem, err = provider.Map(q.ctx.dev, int64(resp.LlqDescMmapKey), size); err != nil {
-		return kernelError(op, q.ctx.dev.Name(), err)
+		return kernelError(op, err)
 	}
 	if s.db, err = q.ctx.mapRegister(op, resp.SqDbMmapKey, resp.SqDbOffset); err != nil {
 		return err
@@ -161,7 +160,7 @@ func (q *qp) mapRecvs(n int, resp *uapi.EfaIbvCreateQpResp) (err error) {
 		return badABI(op, "%d bytes for %d descriptors", resp.RqMmapSize, n)
 	}
 	if r.mem, err = provider.Map(q.ctx.dev, int64(resp.RqMmapKey), int(resp.RqMmapSize)); err != nil {
-		return kernelError(op, q.ctx.dev.Name(), err)
+		return kernelError(op, err)
 	}
 	if r.db, err = q.ctx.mapRegister(op, resp.RqDbMmapKey, resp.RqDbOffset); err != nil {
 		return err

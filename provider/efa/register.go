@@ -29,7 +29,7 @@ func (c *deviceContext) mapRegister(op string, key uint64, offset uint32) (r reg
 	}
 	m, err := provider.Map(c.dev, int64(key), page)
 	if err != nil {
-		return r, kernelError(op, c.dev.Name(), err)
+		return r, kernelError(op, err)
 	}
 	return register{wordAt(m, int(offset)), m, c.bells, uint32(key / uint64(page)), offset}, nil
 }
