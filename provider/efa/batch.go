@@ -65,16 +65,13 @@ func (q *qp) SGE(sge uverbs.SGE) {
 		b.err = uverbs.ErrMalformed
 		return
 	}
-	at, most := 4, s.maxSGE
-	if b.op.traits&driver.OpRemote != 0 {
-		at, most = 6, s.maxRDMA
-	}
+	at, most, bytes := s.limits(b.op)
 	total := b.total + uint64(sge.Length)
 	switch {
 	case b.sges >= most:
 		b.err = uverbs.ErrTooManySGEs
 		return
-	case total > uverbs.MaxMessage:
+	case total > bytes:
 		b.err = uverbs.ErrRange
 		return
 	}
@@ -159,6 +156,9 @@ func (q *qp) Submit() error {
 	err := b.err
 	if err == nil {
 		err = b.incomplete
+	}
+	if s.ended {
+		err = errEnded
 	}
 	if err != nil {
 		q.Abort()

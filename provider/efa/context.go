@@ -47,12 +47,12 @@ const maxSubs = 64
 
 // deviceContext implements driver.Context.
 type deviceContext struct {
-	dev    *ioctl.Device
-	bells  ioctl.Doorbells // is notified of stores to registers; nil with a real device
-	limits uapi.EfaIbvAllocUcontextResp
-	attr   uapi.EfaIbvExQueryDeviceResp
-	reads  int // SGEs of a READ or WRITE
-	qps    table
+	dev     *ioctl.Device
+	bells   ioctl.Doorbells // is notified of stores to registers; nil with a real device
+	limits  uapi.EfaIbvAllocUcontextResp
+	attr    uapi.EfaIbvExQueryDeviceResp
+	rdmaSGE int // of a READ or WRITE
+	qps     table
 }
 
 // query asks for the attributes of the device. A kernel that does not know them leaves them zero.
@@ -69,7 +69,7 @@ func (c *deviceContext) query() error {
 		return kernelError("query device", err)
 	}
 	copy(ioctl.BytesOf(&c.attr), ofDriver)
-	c.reads = int(min(resp.Base.MaxSgeRd, maxRDMASGE))
+	c.rdmaSGE = int(min(resp.Base.MaxSgeRd, maxRDMASGE))
 	return nil
 }
 

@@ -15,9 +15,10 @@
 //
 // Every request needs the flag Signaled, or a QP with SignalAll: the post returns
 // [uverbs.ErrUnsignaled] otherwise. Other flags are not supported. Inline data is for SENDs, and has
-// up to 32 bytes. READs and WRITEs have one SGE, other requests two, and a receive has at least one,
-// of which up to 65535 bytes are used. A SEND has up to PortAttr.MaxMsgSize bytes; the device refuses
-// a longer one, with [uverbs.WCLocLenErr].
+// up to 32 bytes. In ERR, posts return [uverbs.ErrState]; other devices flush such requests. READs
+// and WRITEs have one SGE, other requests two, and a receive has at least one, of which up to 65535
+// bytes are used. A SEND has up to PortAttr.MaxMsgSize bytes; the device refuses a longer one, with
+// [uverbs.WCLocLenErr].
 //
 // A receive of a UD QP begins with 40 bytes for a GRH. The device says nothing of a GRH in the
 // completion, so WCGRH is not set. WC.SLID is the number of the sender's AH, or 0xffff.

@@ -33,3 +33,7 @@ func limit(field string, asked, most int, per string) error {
 // errCompletion reports a completion that the device cannot have written: it names no request. Poll drops it.
 var errCompletion error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI,
 	Detail: "the device completes a request that is not outstanding: the completion is dropped"}
+
+// errEnded is returned by posts to a QP that cannot carry them out any more.
+var errEnded error = &uverbs.Error{Op: "post", Kind: uverbs.ErrState, Errno: unix.EINVAL,
+	Detail: "an EFA accepts no requests in ERR, and no sends in SQE: move the QP to RESET and RTS"}

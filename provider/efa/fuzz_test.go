@@ -28,8 +28,9 @@ const (
 
 func newBench(tb testing.TB, rings int) *bench {
 	tb.Helper()
-	c := &deviceContext{reads: 1}
+	c := &deviceContext{rdmaSGE: 1}
 	c.attr.DeviceCaps = uapi.EFA_QUERY_DEVICE_CAPS_RDMA_READ | uapi.EFA_QUERY_DEVICE_CAPS_RDMA_WRITE
+	c.attr.MaxRdmaSize = 1 << 20
 	anon := func(n int) *provider.Mapping {
 		m, err := provider.Anon(n)
 		if err != nil {

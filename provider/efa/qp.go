@@ -95,8 +95,8 @@ func (c *deviceContext) maxSends() int {
 
 // sizesOf returns the numbers of descriptors, which are powers of two.
 func (c *deviceContext) sizesOf(cfg *uverbs.QPConfig) (sends, recvs int) {
-	if cfg.MaxSendWR > 0 {
-		sends = powerOfTwo(max(cfg.MaxSendWR, int(c.limits.MinSqWr)))
+	if n := max(cfg.MaxSendWR, int(c.limits.MinSqWr)); n > 0 { // the limit holds for QPs that only receive too
+		sends = powerOfTwo(n)
 	}
 	if cfg.MaxRecvWR > 0 {
 		recvs = powerOfTwo(cfg.MaxRecvWR * cfg.MaxRecvSGE)
@@ -111,7 +111,8 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
 func (q *qp) configure(cfg *uverbs.QPConfig, env provider.QPEnv) {
 	s := &q.sq
 	s.typ, s.ops, s.pd = cfg.Type, q.ctx.operationsOf(cfg.Type), env.PD
-	s.maxSGE, s.maxRDMA, s.maxInline = cfg.MaxSendSGE, q.ctx.reads, cfg.MaxInline
+	s.maxSGE, s.maxInline = cfg.MaxSendSGE, cfg.MaxInline
+	s.maxRDMA, s.maxRDMABytes = q.ctx.rdmaSGE, uint64(min(q.ctx.attr.MaxRdmaSize, uverbs.MaxMessage))
 	if !cfg.SignalAll {
 		s.required = uverbs.Signaled
 	}
@@ -196,6 +197,11 @@ func (q *qp) Reset() error {
 	q.sq.reset(generation)
 	q.rq.reset(generation)
 	return nil
+}
+
+// Entered implements driver.Stateful. As libefa, the QP sends in RTS and SQD only, and receives nothing new in ERR.
+func (q *qp) Entered(state uint8) {
+	q.sq.ended, q.rq.ended = state > uint8(uverbs.StateSQD), state == uint8(uverbs.StateErr)
 }
 
 // SendsOutstanding implements driver.QP.

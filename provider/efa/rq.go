@@ -17,6 +17,7 @@ type recvQueue struct {
 	cur    uint32 // descriptors written so far
 	mask   uint32
 	maxSGE int
+	ended  bool // posts are refused
 }
 
 // reset empties the queue.
@@ -65,6 +66,9 @@ func (r *recvQueue) write(wr *uverbs.RecvWR) {
 // PostRecv implements driver.QP.
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 	r := &q.rq
+	if r.ended {
+		return 0, errEnded
+	}
 	before := r.cur
 	for ; n < len(wrs); n++ {
 		if err = r.check(&wrs[n]); err != nil {

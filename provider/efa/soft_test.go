@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,6 +317,8 @@ func TestRefused(t *testing.T) {
 		"three SGEs": {func(w *uverbs.SendWR) { w.SGL = make([]uverbs.SGE, 3) }, uverbs.ErrTooManySGEs},
 		"two to read": {func(w *uverbs.SendWR) { w.Opcode, w.SGL = uverbs.OpRead, make([]uverbs.SGE, 2) },
 			uverbs.ErrTooManySGEs},
+		"long read": {func(w *uverbs.SendWR) { w.Opcode, w.SGL = uverbs.OpRead, []uverbs.SGE{{Length: 1<<30 + 1}} },
+			uverbs.ErrRange},
 		"range":        {func(w *uverbs.SendWR) { w.SGL = []uverbs.SGE{{Length: ^uint32(0)}} }, uverbs.ErrRange},
 		"inline":       {func(w *uverbs.SendWR) { w.Inline = make([]byte, 33) }, uverbs.ErrInlineTooLong},
 		"inline, SGL":  {func(w *uverbs.SendWR) { w.Inline, w.SGL = data, make([]uverbs.SGE, 1) }, uverbs.ErrMalformed},
@@ -353,10 +356,55 @@ func TestRefused(t *testing.T) {
 		cfg := srd
 		cfg.SendCQ = a.cq
 		change(&cfg)
-		if _, err := a.pd.CreateQP(cfg); !errors.Is(err, want) {
+		if _, err := a.pd.CreateQP(cfg); !errors.Is(err, want) || !strings.Contains(err.Error(), "create QP on efa_0: ") {
 			t.Errorf("CreateQP: %v, want %v", err, want)
 		}
 	}
+	_, err := a.pd.CreateAH(uverbs.AHAttr{Port: 1, DLID: 3})
+	if !errors.Is(err, uverbs.ErrInvalid) || !strings.Contains(err.Error(), "needs a GID") {
+		t.Errorf("CreateAH: %v", err)
+	}
+}
+
+// A device whose send queues have a least size creates QPs that only receive, or only send.
+func TestOneQueue(t *testing.T) {
+	cfg := fakeefa.Default
+	cfg.MinSQ = 32
+	a := newPeer(t, fakeefa.New(t, 1, cfg).Device(0), srd)
+	for _, c := range []uverbs.QPConfig{{MaxRecvWR: 4}, {MaxSendWR: 4}} {
+		c.Type, c.SendCQ = uverbs.SRD, a.cq
+		if _, err := a.pd.CreateQP(c); err != nil {
+			t.Errorf("CreateQP of %d sends and %d receives: %v", c.MaxSendWR, c.MaxRecvWR, err)
+		}
+	}
+}
+
+// Posts in ERR are refused, until the QP is ready again.
+func TestPostInERR(t *testing.T) {
+	a, b := pair(t, fakeefa.Default, srd)
+	wr := a.to(b, uverbs.SendWR{Opcode: uverbs.OpSend})
+	recv := uverbs.RecvWR{SGL: []uverbs.SGE{a.sge(0, 10)}}
+	if err := a.qp.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := a.qp.PostSend(wr); n != 0 || !errors.Is(err, uverbs.ErrState) {
+		t.Errorf("PostSend: %d, %v", n, err)
+	}
+	s := a.qp.StartSend()
+	s.Send(1, uverbs.Signaled)
+	s.UDAddr(wr.AH, wr.QPN, wr.QKey)
+	if err := s.Submit(); !errors.Is(err, uverbs.ErrState) {
+		t.Errorf("Submit: %v", err)
+	}
+	if n, err := a.qp.PostRecv(recv); n != 0 || !errors.Is(err, uverbs.ErrState) {
+		t.Errorf("PostRecv: %d, %v", n, err)
+	}
+	err := errors.Join(a.qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState), a.qp.Ready())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.send(wr)
+	a.recv(recv)
 }
 
 // The statuses of requests that fail at the device.

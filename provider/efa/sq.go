@@ -26,9 +26,13 @@ type sendQueue struct {
 	ops       *operations
 	pd        *driver.PD
 	maxSGE    int
-	maxRDMA   int // SGEs of a READ or WRITE
 	maxInline int
 	required  uverbs.SendFlags // the flags that a request must have
+	ended     bool             // posts are refused
+
+	// Limits of a READ or WRITE.
+	maxRDMA      int // SGEs
+	maxRDMABytes uint64
 
 	scratch sendWQE // the request that PostSend encodes
 	local   []sendWQE
@@ -97,11 +101,17 @@ func (s *sendQueue) setInline(w *sendWQE, o *operation, data []byte) error {
 	return nil
 }
 
-func (s *sendQueue) setSGL(w *sendWQE, o *operation, wr *uverbs.SendWR) error {
-	sgl, at, most := wr.SGL, 4, s.maxSGE
+// limits returns the word of an operation's first SGE, how many SGEs it can have, and how many bytes.
+func (s *sendQueue) limits(o *operation) (at, most int, bytes uint64) {
 	if o.traits&driver.OpRemote != 0 {
-		at, most = 6, s.maxRDMA
+		return 6, s.maxRDMA, s.maxRDMABytes
 	}
+	return 4, s.maxSGE, uverbs.MaxMessage
+}
+
+func (s *sendQueue) setSGL(w *sendWQE, o *operation, wr *uverbs.SendWR) error {
+	sgl := wr.SGL
+	at, most, bytes := s.limits(o)
 	if len(sgl) > most {
 		return uverbs.ErrTooManySGEs
 	}
@@ -110,7 +120,7 @@ func (s *sendQueue) setSGL(w *sendWQE, o *operation, wr *uverbs.SendWR) error {
 		w.setSGE(at+2*i, &sgl[i])
 		total += uint64(sgl[i].Length)
 	}
-	if total > uverbs.MaxMessage {
+	if total > bytes {
 		return uverbs.ErrRange
 	}
 	if o.traits&driver.OpRemote != 0 {
@@ -158,6 +168,9 @@ func (s *sendQueue) announce() {
 // PostSend implements driver.QP.
 func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 	s := &q.sq
+	if s.ended {
+		return 0, errEnded
+	}
 	mmio.WCStart()
 	for ; n < len(wrs); n++ {
 		if s.full(0) {
