@@ -21,7 +21,7 @@ func DialContext(ctx context.Context, addr string) (net.Conn, error) {
 // ctx limits that, or 30 seconds if it has none. The [net.Conn] is a [*Conn].
 //
 // The error is a [*net.OpError]. It matches [syscall.ECONNREFUSED] if no program listens, [ErrProtocol] if the program
-// that listens is no Valkey, and otherwise the errors of [cm.Dial].
+// that listens is not Valkey, and otherwise the errors of [cm.Dial].
 func (d *Dialer) DialContext(ctx context.Context, addr string) (net.Conn, error) {
 	c, err := d.dial(ctx, addr)
 	if err != nil {

@@ -108,7 +108,9 @@ func (c *Conn) execute(cmd command) error {
 }
 
 // Read reads what has arrived, up to the length of b, and waits if nothing has. It returns io.EOF when the peer has
-// ended the connection and everything was read.
+// ended the connection and everything that has arrived was read. That does not prove that everything arrived which the
+// peer has written: the protocol has no mark of its end, and only Close of this package waits before it. The replies
+// of Valkey show by their format whether they are complete.
 //
 // The error is a [*net.OpError]. It matches [os.ErrDeadlineExceeded] after the deadline, [net.ErrClosed] after Close,
 // [syscall.ECONNRESET] if the connection has ended in another way, and [ErrProtocol] if that is due to what the peer

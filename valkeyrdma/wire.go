@@ -31,8 +31,7 @@ const (
 
 const commandLen = 32
 
-// peerReceives is how many receives a side has, which is what the protocol recommends. It has no command to say another
-// number.
+// peerReceives is how many receives a side has, which is what the protocol recommends. No command changes it.
 const peerReceives = 1024
 
 func (c command) bytes() (b [commandLen]byte) {
