@@ -15,8 +15,8 @@ import (
 // network is the name of the network in errors.
 const network = "valkey-rdma"
 
-// A Conn is a connection. It implements [net.Conn], and its methods may be called concurrently. *net.TCPAddr is the
-// type of its addresses.
+// A Conn is a connection. It implements [net.Conn], and its methods may be called concurrently. Its addresses are
+// *net.TCPAddr.
 type Conn struct {
 	cm     *cm.Conn
 	qp     *uverbs.QP
@@ -30,12 +30,14 @@ type Conn struct {
 	err        error // why the connection has ended, or nil
 	closed     bool  // Close was called
 	unreleased bool  // an object could not be closed: another Close tries again
+	disconnect bool  // unlock tells the peer of the end
 
-	waiters lead.Waiters
-	wcs     [batch]uverbs.WC
-	reader  side
-	writer  side
-	ender   side // of the handshake and Close
+	waiters    lead.Waiters
+	leaderDone sync.Cond // completions were handled
+	wcs        [batch]uverbs.WC
+	reader     side
+	writer     side
+	ender      side // of the handshake and Close
 
 	sender
 	receiver
@@ -47,12 +49,13 @@ const batch = 16
 
 // A Config has the sizes and times of connections. The zero value of each field stands for its default.
 type Config struct {
-	// RecvBuffer is how many bytes the peer may send that were not read: 1 MiB by default, as in the server, 64 KiB to
-	// 1 GiB. The peer allocates as much for what it sends. A connection registers 288 KiB of other memory. Processes
-	// without privileges can often register 8 MiB.
+	// RecvBuffer is how many unread bytes the peer may have sent: 1 MiB by default, as in the server, 64 KiB to 1 GiB.
+	// The peer allocates as much for what it sends. A connection registers 288 KiB of other memory. Processes without
+	// privileges can often register 8 MiB.
 	RecvBuffer int
 	// KeepAlive is how often this side sends a sign of life while nothing else is sent: 15 seconds by default, as in
-	// package net, negative for never. If the peer's device has not replied four times, the connection ends.
+	// package net, negative for never, and at least every 5 minutes otherwise. If the peer's device has not replied
+	// four times, the connection ends.
 	KeepAlive time.Duration
 }
 
@@ -145,9 +148,11 @@ func (c *Conn) fail(err error) {
 	}
 	c.err = c.cause(err)
 	c.stopKeepAlive()
-	// The peer is to know. An error means that the connection has ended already.
-	_ = c.cm.ID().ID.Disconnect()
+	c.disconnect = true
 }
+
+// tellPeer ends the connection for the peer. An error means that it has ended already.
+func (c *Conn) tellPeer() { _ = c.cm.ID().ID.Disconnect() }
 
 // LocalAddr returns the local address, a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }

@@ -11,8 +11,9 @@ import (
 const closeTime = time.Second
 
 // Close ends the connection and releases its memory. Other calls return an error that matches [net.ErrClosed] at once.
-// Close waits for up to a second until the peer's device has received what was written, and otherwise says so. It is
-// idempotent. If an object could not be closed, another call tries again.
+// Close waits for up to a second until the peer's device has received what was written, and otherwise says so, also if
+// the connection has failed before. It does not if the peer has ended the connection. It is idempotent. If an object
+// could not be closed, another call tries again.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
@@ -35,24 +36,20 @@ func (c *Conn) Close() error {
 	return c.opError("close", errors.Join(lost, c.release()))
 }
 
-// flush waits until the peer has received what was written.
+// flush waits until the peer has received what was written. It returns an error if it has not, unless the peer has
+// ended the connection.
 func (c *Conn) flush() error {
 	c.stopKeepAlive()
-	if c.err != nil { // an earlier call has returned it, or nobody is interested
-		return nil
-	}
 	c.ender.SetDeadline(time.Now().Add(closeTime))
-	if c.quiet > 0 {
+	if c.err == nil && c.quiet > 0 {
 		if err := c.wait(context.Background(), &c.ender, needControl, 0); err == nil && c.err == nil {
 			c.sendCommand(command{op: opKeepAlive}, true)
 		}
 	}
-	err := c.wait(context.Background(), &c.ender, needCompleted, c.tail)
-	if err != nil {
-		c.pollAll()
-	}
-	if c.err == nil && c.done < c.dataSent {
-		return errNotReceived
+	_ = c.wait(context.Background(), &c.ender, needCompleted, c.tail) // or until the deadline
+	c.pollAll()
+	if c.done < c.dataSent && c.err != errPeerClosed {
+		return errors.Join(errNotReceived, c.err)
 	}
 	return nil
 }
@@ -63,9 +60,9 @@ func (c *Conn) release() error {
 	for _, s := range c.sides() {
 		s.SetDeadline(time.Time{})
 	}
+	c.dismiss()
 	c.unlock()
-	// The peer learns of it at once. An error means that the connection has ended already.
-	_ = c.cm.ID().ID.Disconnect()
+	c.tellPeer() // at once
 	err := c.cm.Close()
 	c.mu.Lock()
 	defer c.unlock()

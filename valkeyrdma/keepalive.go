@@ -11,14 +11,23 @@ type keepAlive struct {
 	silent   int // times that the timer ran while requests were outstanding and none had completed
 }
 
-// maxSilent is how often the timer may run without a completion.
-const maxSilent = 4
+const (
+	// maxSilent is how often the timer may run without a completion.
+	maxSilent = 4
+	// maxInterval is the longest time between two runs of the timer: the commands of a server fill the receives in 51
+	// minutes, and one more ends the connection, or the server.
+	maxInterval = 5 * time.Minute
+)
 
-func (c *Conn) startKeepAlive() {
-	if c.config.KeepAlive > 0 {
-		c.timer = time.AfterFunc(c.config.KeepAlive, c.probe)
+// interval returns how often the timer runs. It also runs if no sign of life is sent.
+func (c *Config) interval() time.Duration {
+	if c.KeepAlive < 0 {
+		return maxInterval
 	}
+	return min(c.KeepAlive, maxInterval)
 }
+
+func (c *Conn) startKeepAlive() { c.timer = time.AfterFunc(c.config.interval(), c.probe) }
 
 // stopKeepAlive ends the probes. The caller holds c.mu.
 func (c *Conn) stopKeepAlive() {
@@ -27,15 +36,28 @@ func (c *Conn) stopKeepAlive() {
 	}
 }
 
-// probe sends a command if nothing else was sent, and ends the connection if the peer's device has not replied for
-// long.
+// probe posts receives again, and checks the peer unless KeepAlive is negative.
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.unlock()
-	c.pollAll()
-	if c.closed || c.err != nil {
+	if c.closed { // the CQ may no longer exist
 		return
 	}
+	c.pollAll()
+	if c.err != nil {
+		return
+	}
+	if c.config.KeepAlive > 0 {
+		c.checkPeer()
+	}
+	if c.err == nil {
+		c.timer.Reset(c.config.interval())
+	}
+}
+
+// checkPeer sends a command if nothing else was sent, and ends the connection if the peer's device has not replied for
+// long. The caller holds c.mu.
+func (c *Conn) checkPeer() {
 	if c.tail == c.done || c.done != c.seenDone {
 		c.silent = 0
 	} else {
@@ -53,5 +75,4 @@ func (c *Conn) probe() {
 		c.sendCommand(command{op: opKeepAlive}, true)
 	}
 	c.seenTail, c.seenDone = c.tail, c.done
-	c.timer.Reset(c.config.KeepAlive)
 }

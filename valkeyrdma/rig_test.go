@@ -24,11 +24,14 @@ var (
 func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
 
 // A pair is two machines.
-type pair struct{ here, there *verbstest.Machine }
+type pair struct {
+	network     *verbstest.Network
+	here, there *verbstest.Machine
+}
 
 func machines(t testing.TB) pair {
 	n := verbstest.NewNetwork(t)
-	return pair{n.Machine(), n.Machine()}
+	return pair{n, n.Machine(), n.Machine()}
 }
 
 func (p pair) addr() string { return p.there.AddrPort(6379).String() }
@@ -36,7 +39,11 @@ func (p pair) addr() string { return p.there.AddrPort(6379).String() }
 // connect returns both ends of a connection.
 func connect(t testing.TB, config valkeyrdma.Config) (client, server net.Conn) {
 	t.Helper()
-	p := machines(t)
+	return machines(t).connect(t, config)
+}
+
+func (p pair) connect(t testing.TB, config valkeyrdma.Config) (client, server net.Conn) {
+	t.Helper()
 	var l *valkeyrdma.Listener
 	lc := &valkeyrdma.ListenConfig{Config: config}
 	p.there.Run(func() { l = must(lc.Listen(":6379"))(t) })
@@ -74,6 +81,7 @@ type raw struct {
 	length uint32
 	key    uint32
 	at     uint64 // what a script has announced
+	mute   bool   // receive leaves questions without a reply
 }
 
 const (
@@ -190,7 +198,8 @@ func (h *raw) completed(err error) bool {
 	return err == nil
 }
 
-// receive receives a message: a command, or data of which it returns the length. It replies to questions.
+// receive receives a message: a command, or data of which it returns the length. It replies to questions,
+// unless h is mute.
 func (h *raw) receive() (op, data int) {
 	h.t.Helper()
 	wc, err := h.conn.RecvComp(h.ctx)
@@ -203,7 +212,9 @@ func (h *raw) receive() (op, data int) {
 	op = int(binary.BigEndian.Uint16(b))
 	switch op {
 	case 0:
-		h.send(h.command(0))
+		if !h.mute {
+			h.send(h.command(0))
+		}
 	case 3:
 		h.addr, h.length = binary.BigEndian.Uint64(b[16:]), binary.BigEndian.Uint32(b[24:])
 		h.key = binary.BigEndian.Uint32(b[28:])

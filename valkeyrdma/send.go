@@ -27,7 +27,7 @@ type sender struct {
 	confirmed  uint64 // of sent: the peer has posted their receives again
 	asked      bool   // the server was asked, and has not replied
 	sentBefore uint64 // messages before it was asked
-	dataSent   uint64 // messages up to the last one with data
+	dataSent   uint64 // messages up to the last one with data that the device was told of
 
 	// Commands that are sent when there is room for them.
 	owedBuffer  bool
@@ -128,10 +128,14 @@ func (c *Conn) write(b []byte) (n int, err error) {
 		if len(part) > c.inline {
 			part = part[:min(len(part), c.free)]
 		}
-		c.send(part)
-		n += len(part)
+		if c.send(part) {
+			n += len(part)
+		}
+		if c.err != nil {
+			return n, c.err
+		}
 	}
-	return n, c.err
+	return n, nil
 }
 
 // waitToWrite waits for what Write needs. It returns an error if nothing can be sent any more.
@@ -142,14 +146,13 @@ func (c *Conn) waitToWrite(need need, amount int) error {
 	return c.err
 }
 
-// send writes data to the peer's buffer.
-func (c *Conn) send(data []byte) {
+// send writes data to the peer's buffer, and reports whether the device was told.
+func (c *Conn) send(data []byte) bool {
 	ring := len(data)
 	if ring <= c.inline {
 		ring = 0
 	}
 	id, flags := c.number(ring, false)
-	c.dataSent = c.sent
 	b := c.qp.StartSend()
 	b.WriteImm(id, flags, c.target.addr, c.target.key, uint32(len(data)))
 	if ring == 0 {
@@ -164,8 +167,12 @@ func (c *Conn) send(data []byte) {
 	}
 	c.target.addr += uint64(len(data))
 	c.target.length -= uint32(len(data))
-	c.submit(&b)
+	if !c.submit(&b) {
+		return false
+	}
+	c.dataSent = c.sent
 	c.ask()
+	return true
 }
 
 // sendCommand sends a command. There is room for it.
@@ -177,10 +184,13 @@ func (c *Conn) sendCommand(cmd command, signal bool) {
 	c.submit(&b)
 }
 
-func (c *Conn) submit(b *uverbs.SendBatch) {
-	if err := b.Submit(); err != nil {
+// submit submits b, and reports whether that has succeeded.
+func (c *Conn) submit(b *uverbs.SendBatch) bool {
+	err := b.Submit()
+	if err != nil {
 		c.fail(err)
 	}
+	return err == nil
 }
 
 // ask asks the server whether it has posted receives again, if there is a reason. It has no effect on the server.

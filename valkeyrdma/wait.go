@@ -38,6 +38,7 @@ const (
 
 // initWaits sets up the sides. The side that reads comes first if there is no reason for another.
 func (c *Conn) initWaits() {
+	c.leaderDone.L = &c.mu
 	c.waiters = lead.Waiters{Lock: c.mu.Lock, Unlock: c.unlock, Poll: c.pollWait, Handle: c.handle,
 		Ready: func(i int) bool { return c.ready(c.sides()[i]) }}
 	for i, s := range c.sides() {
@@ -91,10 +92,24 @@ func (c *Conn) wait(ctx context.Context, s *side, n need, amount uint64) error {
 	}
 }
 
-// unlock releases c.mu at the end of a call.
+// unlock releases c.mu at the end of a call, or before it waits.
 func (c *Conn) unlock() {
 	c.waiters.Pass()
+	disconnect := c.disconnect
+	c.disconnect = false
 	c.mu.Unlock()
+	if disconnect {
+		c.tellPeer()
+	}
+}
+
+// dismiss returns when no call uses the CQ and the memory any more. The caller holds c.mu, has set c.closed, and has
+// woken the calls.
+func (c *Conn) dismiss() {
+	for c.waiters.Leader() != nil {
+		c.waiters.Interrupt(c.waiters.Leader())
+		c.leaderDone.Wait()
+	}
 }
 
 // poll handles the completions that there are, and reports whether there were any. The caller holds c.mu, and
@@ -146,5 +161,6 @@ func (c *Conn) handle(n int, err error) error {
 		}
 	}
 	c.sendOwed()
+	c.leaderDone.Broadcast()
 	return nil
 }
