@@ -229,7 +229,18 @@ func TestCloseWaits(t *testing.T) {
 	close(goOn)
 	check(t, <-closed)
 	isError(t, <-read, net.ErrClosed)
-	valkeyrdma.Probe(c) // a timer that was running when Close was called
+}
+
+// A timer that runs while Close releases the memory handles no completions.
+func TestTimerInClose(t *testing.T) {
+	h, c := established(t, valkeyrdma.Config{})
+	if !h.write(0, []byte("x"), 1) {
+		t.Fatal("the connection has ended")
+	}
+	if n := valkeyrdma.ProbeInClose(c); n != 0 {
+		t.Errorf("%d bytes were handled", n)
+	}
+	must(c.Read(make([]byte, 1)))(t)
 }
 
 // Write counts only what the device was told of.

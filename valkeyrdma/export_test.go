@@ -52,6 +52,20 @@ func (u *unlocks) Unlock() {
 // Probe does what the timer of KeepAlive does.
 func Probe(conn net.Conn) { conn.(*Conn).probe() }
 
+// ProbeInClose is Probe as if the timer ran while Close releases the memory. It returns how many bytes have arrived.
+func ProbeInClose(conn net.Conn) int {
+	c := conn.(*Conn)
+	set := func(closed bool) int {
+		c.mu.Lock()
+		defer c.unlock()
+		c.closed = closed
+		return c.filled
+	}
+	set(true)
+	c.probe()
+	return set(false)
+}
+
 // FireTimer makes the timer of KeepAlive run now.
 func FireTimer(conn net.Conn) { conn.(*Conn).timer.Reset(0) }
 

@@ -44,6 +44,18 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
+// A peer learns at once that it has ended the connection, not with Close.
+func TestPeerIsTold(t *testing.T) {
+	h, c := established(t, valkeyrdma.Config{})
+	h.send(h.command(4))
+	_, err := c.Read(make([]byte, 1))
+	isError(t, err, valkeyrdma.ErrProtocol)
+	for err = nil; err == nil; {
+		_, err = h.conn.RecvComp(h.ctx)
+	}
+	isError(t, err, cm.ErrDisconnected)
+}
+
 // A buffer that cannot be is refused in Dial.
 func TestHostileBuffer(t *testing.T) {
 	for name, register := range map[string]func(h *raw) []byte{
