@@ -64,12 +64,12 @@ func (v versions) String() string {
 type features uint32
 
 const (
-	featureCancel   features = 1 << iota // kindCancel
-	featureTrailers                      // kindCallTrailer and kindError
-	featureTLS                           // the connection begins with a handshake of TLS: only with Options.TLS
-	featureWindow                        // more credits than the peer's depth, up to the window in its hello
-	featureSeal                          // the side can seal, and has room for it in its receives: only with featureTLS
-	featureSealed                        // the side wants to: with Options.Seal
+	featureCancel    features = 1 << iota // kindCancel
+	featureTrailers                       // kindCallTrailer and kindError
+	featureTLS                            // the connection begins with a handshake of TLS: only with Options.TLS
+	featureWindow                         // more credits than the peer's depth, up to the window in its hello
+	featureCanSeal                        // the side can seal, and has room for it in its receives: only with featureTLS
+	featureWantsSeal                      // the side wants to: with Options.Seal
 
 	allFeatures = featureCancel | featureTrailers | featureWindow
 )

@@ -72,7 +72,7 @@ func (c *Conn) sealFrame(t testing.TB, k kind, number int, data []byte) frame {
 	return frame{imm, bytes.Clone(good(t, b, err))}
 }
 
-// postFrame posts a SEND as it is, or a WRITE with immediate data.
+// postFrame posts a SEND as it is.
 func (c *Conn) postFrame(t testing.TB, f frame) {
 	t.Helper()
 	c.mu.Lock()
@@ -358,10 +358,10 @@ func TestSealedAgreement(t *testing.T) {
 		want   bool
 	}{
 		{false, featureTLS, false},
-		{false, featureTLS | featureSeal, false},
-		{false, featureTLS | featureSealed, false},
-		{false, featureTLS | featureSeal | featureSealed, true},
-		{true, featureTLS | featureSeal, true},
+		{false, featureTLS | featureCanSeal, false},
+		{false, featureTLS | featureWantsSeal, false},
+		{false, featureTLS | featureCanSeal | featureWantsSeal, true},
+		{true, featureTLS | featureCanSeal, true},
 	} {
 		got, err := (&Conn{options: &Options{Seal: c.own}, remote: hello{features: c.remote}}).agreeSeal(client)
 		if got != c.want || err != nil {
@@ -375,7 +375,7 @@ func TestSealedAgreement(t *testing.T) {
 	if !bytes.Equal(a, good(t, b, err)) {
 		t.Error("the digests of the sides differ")
 	}
-	there.remote.raw[8] ^= byte(featureSealed)
+	there.remote.raw[8] ^= byte(featureWantsSeal)
 	if b, err = there.digest(client); bytes.Equal(a, good(t, b, err)) {
 		t.Error("the digest does not depend on the features")
 	}
@@ -384,7 +384,7 @@ func TestSealedAgreement(t *testing.T) {
 // TestSealedHandshake checks that nothing which arrives between the handshake and the first sealed SEND is for the
 // program.
 func TestSealedHandshake(t *testing.T) {
-	c := &Conn{seal: &seals{receives: false}}
+	c := &Conn{seal: &seals{}}
 	secret := make([]byte, secretLen)
 	s, err := newSealer(secret, defaultEager)
 	c.seal.rx = good(t, s, err)
@@ -395,7 +395,7 @@ func TestSealedHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	wc := &uverbs.WC{Opcode: uverbs.WCRecv, Flags: uverbs.WCWithImm, Imm: packImm(kindSeal, credits{}, 0), ByteLen: tagLen}
-	if n, err := c.openSend(wc, &memory{bytes: b}); n != 0 || err != nil || !c.seal.receives || c.seal.unread != 1 {
+	if n, err := c.openSend(wc, &memory{bytes: b}); n != 0 || err != nil || !c.seal.opening || c.seal.unread != 1 {
 		t.Errorf("%d bytes, %v, %+v", n, err, c.seal)
 	}
 	here, _ := sealedSides(t, Options{})

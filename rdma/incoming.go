@@ -26,7 +26,7 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	f.offers++
 	in := c.newIncoming()
 	in.offer, in.number = o, number
-	if s := c.seal; s != nil && s.receives {
+	if s := c.seal; s != nil && s.opening {
 		if in.seal, err = s.parseLong(slot.bytes[offerLen:sealedOfferLen]); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 // variant.
 func (c *Conn) parseOffered(b []byte) (o offer, t terms, err error) {
 	fixed := offerLen
-	if c.seal != nil && c.seal.receives {
+	if c.seal != nil && c.seal.opening {
 		fixed = sealedOfferLen
 	}
 	trailed := len(b) > fixed && c.hasTrailers()

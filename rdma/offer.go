@@ -210,7 +210,7 @@ func (c *Conn) postOffer(w *window, k kind, number int, m *memory, n int, seal *
 	return nil
 }
 
-// sealOffer seals an offer, if it is to be. With a trailer, it is in body, and has size bytes then.
+// sealOffer seals an offer, if the connection seals. With a trailer, it is in body, and has size bytes then.
 func (c *Conn) sealOffer(imm uint32, fixed []byte, body *memory, trailer int) (sealed []byte, size int, err error) {
 	if body == nil {
 		if c.seal != nil {

@@ -203,10 +203,10 @@ func (o *Options) hello() hello {
 	h := hello{versions: spoken, features: allFeatures, depth: o.Depth, eager: o.EagerSize, offers: o.Offers,
 		maxMessage: o.MaxMessage, data: o.PrivateData}
 	if o.TLS != nil {
-		h.features |= featureTLS | featureSeal
+		h.features |= featureTLS | featureCanSeal
 	}
 	if o.Seal {
-		h.features |= featureSealed
+		h.features |= featureWantsSeal
 	}
 	return h
 }

@@ -335,7 +335,7 @@ func (c *Conn) dispatch(k kind, number int, slot *memory, n int) error {
 // dispatchVariant handles a SEND of a kind with variant.
 func (c *Conn) dispatchVariant(k kind, number int, slot *memory, n int) error {
 	switch {
-	case k == kindWritten && c.seal != nil && c.seal.receives:
+	case k == kindWritten && c.seal != nil && c.seal.opening:
 		return c.written(slot, n)
 	case k == kindSeal && c.seal != nil && c.seal.rx.number == 1:
 		c.repost(slot)

@@ -169,12 +169,12 @@ func (x *longSeal) put(b []byte) {
 
 // seals are a connection's part for sealed messages.
 type seals struct {
-	tx, rx          *sealer // for SENDs
-	txLong, rxLong  *sealer
-	sends, receives bool // a kindSeal was sent, and one has arrived
-	unread          int  // messages before the kindSeal that have arrived and were not read
-	out             []byte
-	idle            []*longSeal
+	tx, rx           *sealer // for SENDs
+	txLong, rxLong   *sealer
+	sending, opening bool // a kindSeal was sent, and one has arrived
+	unread           int  // messages before the kindSeal that have arrived and were not read
+	out              []byte
+	idle             []*longSeal
 }
 
 // newSeals returns the keys of a connection, whose sides have sent the hellos here and there. This side has the role

@@ -27,7 +27,7 @@ func (c *Conn) offerLen() int {
 // sealInline returns data, sealed if it is to be. The result is valid until the next call.
 func (c *Conn) sealInline(imm uint32, data []byte) ([]byte, error) {
 	s := c.seal
-	if !s.sends {
+	if !s.sending {
 		return data, nil
 	}
 	n := copy(s.out, data)
@@ -38,7 +38,7 @@ func (c *Conn) sealInline(imm uint32, data []byte) ([]byte, error) {
 // sealMemory seals the first n bytes of m, if they are to be. It returns how many bytes there are then.
 func (c *Conn) sealMemory(imm uint32, m *memory, n int) (int, error) {
 	s := c.seal
-	if !s.sends {
+	if !s.sending {
 		return n, nil
 	}
 	return n + tagLen, s.tx.seal(imm, m.bytes, n)
@@ -49,9 +49,9 @@ func (c *Conn) openSend(wc *uverbs.WC, slot *memory) (int, error) {
 	s, n := c.seal, int(wc.ByteLen)
 	k, _, _ := unpackImm(wc.Imm)
 	switch send := wc.Opcode != uverbs.WCRecvRDMAImm && wc.Flags&uverbs.WCWithImm != 0; {
-	case send && k == kindSeal && !s.receives:
-		s.receives, s.unread = true, c.count
-	case !s.receives:
+	case send && k == kindSeal && !s.opening:
+		s.opening, s.unread = true, c.count
+	case !s.opening:
 		return n, nil
 	case !send:
 		s.rx.broken = true

@@ -126,11 +126,11 @@ func (c *Conn) endOfProof(err error) error {
 // say so.
 func (c *Conn) agreeSeal(peer role) (bool, error) {
 	theirs := c.remote.features
-	if c.options.Seal && theirs&featureSeal == 0 {
+	if c.options.Seal && theirs&featureCanSeal == 0 {
 		return false, fmt.Errorf("%w: the %v uses Options.Seal and the %v's version of this package does not: update the %v",
 			ErrUnauthenticated, peer.other(), peer, peer)
 	}
-	return theirs&featureSeal != 0 && (c.options.Seal || theirs&featureSealed != 0), nil
+	return theirs&featureCanSeal != 0 && (c.options.Seal || theirs&featureWantsSeal != 0), nil
 }
 
 // setSeals derives the keys, before the peer can send a kindSeal. This side has the role own.
@@ -155,12 +155,12 @@ func (c *Conn) startSealing(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	for !s.receives || !s.sends {
+	for !s.opening || !s.sending {
 		if err := c.usable(); err != nil {
 			return err
 		}
-		if !s.sends && c.space() > 0 {
-			c.inline, c.tag, s.sends = c.inline-tagLen, tagLen, true
+		if !s.sending && c.space() > 0 {
+			c.inline, c.tag, s.sending = c.inline-tagLen, tagLen, true
 			if err := c.postControl(kindSeal, 0, nil, false); err != nil {
 				return c.refused(err)
 			}

@@ -37,7 +37,7 @@ const (
 	kindCallTrailer      = kindCall | variant  // a call with a trailer behind its body
 	kindError            = kindReply | variant // the reply is an error
 
-	// These need featureSeal.
+	// These need featureCanSeal.
 	kindWritten = kindMessage | variant // a WRITE with immediate data: see postWritten
 	kindSeal    = kindCredits | variant // the first SEND that is sealed
 )
