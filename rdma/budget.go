@@ -117,7 +117,7 @@ func (o *Options) sharingMemory() int64 {
 	c.shared = &shared{}
 	sends, _ := c.sends()
 	completions := sends + o.Depth + c.extraReceives() + replyDepth(o.Depth)
-	return memlock.Queues(sends, 0, completions) + int64(guaranteed(o.Depth)*o.EagerSize)
+	return memlock.Queues(sends, 0, completions) + int64(guaranteed(o.Depth)*o.receiveLen())
 }
 
 // extraReceives returns how many receives are for SENDs without a credit for messages or replies: one for each offer

@@ -3,8 +3,10 @@ package rdma
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -17,43 +19,63 @@ import (
 // sealedSides returns the sides of a sealed connection, which break rules of package verbstest.
 func sealedSides(t testing.TB, o Options) (here, there *Conn) {
 	t.Helper()
+	sealed := o
+	sealed.Seal = true
+	here, there, err := provenSides(t, sealed, ListenOptions{Options: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return here, there
+}
+
+// provenSides returns the sides of a connection with TLS, of a client with the options co and of a listener, or the
+// error of Dial. TLS of an option may have fields that are to be set.
+func provenSides(t testing.TB, co Options, so ListenOptions) (here, there *Conn, err error) {
+	t.Helper()
 	n := verbstest.NewNetwork(t)
 	n.Allow(verbstest.RemoteAccess, verbstest.ReceiveLate, verbstest.ReceiveLength, verbstest.BadRequest,
 		verbstest.CQCapacity, verbstest.Unsignaled, verbstest.NotReleased)
 	serverConfig, clientConfig := tlsConfigs(t)
+	if co.TLS != nil {
+		clientConfig.Renegotiation = co.TLS.Renegotiation
+	}
+	if so.TLS != nil {
+		of := serverConfig.Clone()
+		of.Renegotiation = so.TLS.Renegotiation
+		serverConfig.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return of, nil }
+	}
+	co.TLS, co.Linger, so.TLS, so.Linger = clientConfig, -1, serverConfig, -1
 	ctx := bounded(t)
 	var l *Listener
 	accepted := make(chan *Conn, 1)
 	m := n.Machine()
 	m.Run(func() {
-		so := o
-		so.TLS, so.Linger = serverConfig, -1
-		var err error
-		l, err = Listen(":0", &ListenOptions{Options: so})
+		l, err = Listen(":0", &so)
 		good(t, l, err)
 		go func() {
 			c, err := l.Accept(ctx)
-			if err != nil {
+			if err != nil && !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 			accepted <- c
 		}()
 	})
-	n.Machine().Run(func() {
-		o.TLS, o.Seal, o.Linger = clientConfig, true, -1
-		var err error
-		here, err = Dial(ctx, m.AddrPort(l.Addr().Port()).String(), &o)
-		good(t, here, err)
-	})
-	there = <-accepted
-	if err := l.Close(); err != nil || there == nil {
-		t.Fatal(err)
+	n.Machine().Run(func() { here, err = Dial(ctx, m.AddrPort(l.Addr().Port()).String(), &co) })
+	if err == nil {
+		there = <-accepted
+	}
+	if closed := l.Close(); closed != nil || err == nil && there == nil {
+		t.Fatal(closed)
+	}
+	if err != nil {
+		<-accepted
+		return nil, nil, err
 	}
 	t.Cleanup(func() {
 		mayLose(t, here.Close())
 		mayLose(t, there.Close())
 	})
-	return here, there
+	return here, there, nil
 }
 
 // A frame is a SEND.

@@ -191,10 +191,13 @@ func orDefault[T int | time.Duration](n, d T) T {
 	return n
 }
 
+// receiveAlign is the length of a cache line: receives begin at multiples of it if EagerSize is one.
+const receiveAlign = 64
+
 // receiveLen returns the length of receives in bytes. With TLS, messages may be sealed.
 func (o *Options) receiveLen() int {
 	if o.TLS != nil {
-		return o.EagerSize + tagLen
+		return (o.EagerSize + tagLen + receiveAlign - 1) &^ (receiveAlign - 1)
 	}
 	return o.EagerSize
 }

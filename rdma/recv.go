@@ -280,6 +280,9 @@ func (c *Conn) receive(wc *uverbs.WC) error {
 	if wc.Flags&uverbs.WCWithImm == 0 {
 		return fmt.Errorf("%w: a SEND without immediate data", ErrProtocol)
 	}
+	if limit := c.options.EagerSize; n > limit { // receives have room for a tag behind it
+		return fmt.Errorf("%w: a SEND of %d bytes: Options.EagerSize is %d", ErrProtocol, n, limit)
+	}
 	k, credits, number := unpackImm(wc.Imm)
 	if err := c.getCredits(credits); err != nil {
 		return err

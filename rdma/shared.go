@@ -280,7 +280,7 @@ func (s *shared) getSpare() *memory {
 	defer s.mu.Unlock()
 	m := s.spares
 	if m == nil {
-		size := s.set.options.EagerSize
+		size := s.set.options.receiveLen()
 		return &memory{bytes: make([]byte, size), size: size, shared: s}
 	}
 	s.spares, m.next = m.next, nil

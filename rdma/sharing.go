@@ -23,7 +23,7 @@ func (c *Conn) initShared() error {
 	}
 	c.slots, c.arrived = c.shared.slots, make([]Message, f.receives+f.withheld)
 	c.starting = true // Trace.Connected comes first
-	return c.account.tryFixed(int64(f.receives * c.options.EagerSize))
+	return c.account.tryFixed(int64(f.receives * c.options.receiveLen()))
 }
 
 // rnrTimer is how long a peer whose SEND finds no receive waits before it repeats it: the code of 0.64 ms. That of the
@@ -179,7 +179,7 @@ func (c *Conn) widen() {
 		return
 	}
 	n := min(f.receives, f.withheld)
-	bytes := int64(n * c.options.EagerSize)
+	bytes := int64(n * c.options.receiveLen())
 	if !c.account.tryWiden(bytes) {
 		return
 	}
@@ -191,7 +191,7 @@ func (c *Conn) widen() {
 // narrow withholds the credit of a message that was released. It reports whether the peer has had more than the
 // guaranteed credits.
 func (c *Conn) narrow() bool {
-	f, bytes := &c.messages, int64(c.options.EagerSize)
+	f, bytes := &c.messages, int64(c.options.receiveLen())
 	if c.widened < bytes {
 		return false
 	}
