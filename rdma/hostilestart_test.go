@@ -41,6 +41,20 @@ func TestTLSLongSend(t *testing.T) {
 	}
 }
 
+// TestSealRoom checks that nothing is sent that is not sealed because it has no room for a tag.
+func TestSealRoom(t *testing.T) {
+	tx, rx := sealerPair(t, defaultEager)
+	if err := tx.seal(0, make([]byte, 8+tagLen-1), 8); !errors.Is(err, errSealRoom) || tx.number != 0 {
+		t.Errorf("%v, and SEND %d is next", err, tx.number)
+	}
+	c := &Conn{seal: &seals{tx: tx, rx: rx, sending: true, out: make([]byte, 8+tagLen)}}
+	for n, want := range map[int]error{8: nil, 9: errSealRoom} {
+		if b, err := c.sealInline(0, make([]byte, n)); !errors.Is(err, want) || err == nil && len(b) != n+tagLen {
+			t.Errorf("%d bytes: %d, %v", n, len(b), err)
+		}
+	}
+}
+
 // TestReceiveLen checks that receives of cache lines remain so with room for a tag.
 func TestReceiveLen(t *testing.T) {
 	for _, n := range []int{minEager, defaultEager, 1000, maxEager} {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 )
@@ -82,8 +83,16 @@ func (s *sealer) prepare(number uint64, nonce *[nonceLen]byte) error {
 	return nil
 }
 
-// seal encrypts the first n bytes of b in place, and adds a tag for them and for the immediate data. b has room for it.
+// errSealRoom means that bytes to be sealed have no room for their tag. Otherwise the AEAD would put it elsewhere, and
+// what is sent would not be sealed.
+var errSealRoom = errors.New("rdma: no room for the tag of a sealed SEND")
+
+// seal encrypts the first n bytes of b in place, and adds a tag for them and for the immediate data. After an error,
+// the caller ends the connection.
 func (s *sealer) seal(imm uint32, b []byte, n int) error {
+	if len(b) < n+tagLen {
+		return fmt.Errorf("%w: %d bytes of %d", errSealRoom, n, len(b))
+	}
 	if err := s.prepare(s.number, &s.nonce); err != nil {
 		return err
 	}

@@ -30,9 +30,14 @@ func (c *Conn) sealInline(imm uint32, data []byte) ([]byte, error) {
 	if !s.sending {
 		return data, nil
 	}
+	if room := len(s.out) - tagLen; len(data) > room {
+		return nil, fmt.Errorf("%w: %d bytes to seal, of %d", errSealRoom, len(data), room)
+	}
 	n := copy(s.out, data)
-	err := s.tx.seal(imm, s.out, n)
-	return s.out[:n+tagLen], err
+	if err := s.tx.seal(imm, s.out, n); err != nil {
+		return nil, err
+	}
+	return s.out[:n+tagLen], nil
 }
 
 // sealMemory seals the first n bytes of m, if they are to be. It returns how many bytes there are then.
