@@ -3,6 +3,7 @@ package rdma
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"testing"
 )
 
@@ -36,6 +37,71 @@ func TestTLSLongSend(t *testing.T) {
 			}
 			if got, err := there.Recv(bounded(t)); !errors.Is(err, ErrProtocol) {
 				t.Errorf("Recv returns %d bytes, %v", got.Len(), err)
+			}
+		})
+	}
+}
+
+// restart returns a sealed connection to where its side has sent its kindSeal, with keys that tests know.
+func (c *Conn) restart(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.unlock()
+	s := &seals{txLong: c.seal.txLong, rxLong: c.seal.rxLong, sending: true, out: c.seal.out}
+	s.tx, s.rx = sealerPair(t, defaultEager)
+	c.seal = s
+}
+
+// TestSealedStart checks what startSealing and Recv return for SENDs that arrive together.
+func TestSealedStart(t *testing.T) {
+	t.Parallel()
+	end := func(c *Conn) frame { return frame{packImm(kindEnd, credits{}, 0), (&farewell{}).appendTo(nil)} }
+	plain := func(c *Conn) frame { return frame{packImm(kindMessage, credits{}, 0), []byte("forged")} }
+	sealed := func(k kind) func(c *Conn) frame {
+		return func(c *Conn) frame {
+			var body []byte
+			if k == kindEnd {
+				body = (&farewell{}).appendTo(nil)
+			}
+			return c.sealFrame(t, k, 0, body)
+		}
+	}
+	bad := func(c *Conn) frame {
+		f := c.sealFrame(t, kindSeal, 0, nil)
+		f.body[0] ^= 1
+		return f
+	}
+	for name, c := range map[string]struct {
+		frames      []func(c *Conn) frame
+		start, recv error
+	}{
+		"honest end":                  {[]func(c *Conn) frame{sealed(kindSeal), sealed(kindEnd)}, nil, io.EOF},
+		"forged end":                  {[]func(c *Conn) frame{end, sealed(kindSeal)}, ErrForged, ErrForged},
+		"forged ends":                 {[]func(c *Conn) frame{end, sealed(kindSeal), end}, ErrForged, ErrForged},
+		"forged message":              {[]func(c *Conn) frame{plain, sealed(kindSeal)}, ErrProtocol, nil},
+		"forged start":                {[]func(c *Conn) frame{bad}, ErrForged, ErrForged},
+		"forged start and an end":     {[]func(c *Conn) frame{bad, end}, ErrForged, ErrForged},
+		"forged end behind the start": {[]func(c *Conn) frame{sealed(kindSeal), end}, ErrForged, ErrForged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here, there := sealedSides(t, Options{})
+			here.restart(t)
+			there.restart(t)
+			for _, f := range c.frames {
+				there.postFrame(t, f(there))
+			}
+			there.mu.Lock()
+			for there.head != there.tail {
+				if err := there.step(bounded(t), needOwn, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			there.unlock()
+			if err := here.startSealing(bounded(t)); !errors.Is(err, c.start) {
+				t.Errorf("startSealing returns %v", err)
+			}
+			if _, err := here.Recv(bounded(t)); !errors.Is(err, c.recv) {
+				t.Errorf("Recv returns %v", err)
 			}
 		})
 	}

@@ -54,7 +54,7 @@ func Listen(addr string, o *ListenOptions) (*Listener, error) {
 		if err == nil {
 			err = c.authenticate(ctx, client)
 		}
-		if isRejection(err) || errors.Is(err, context.DeadlineExceeded) {
+		if isRejection(err) || errors.Is(err, ErrForged) || errors.Is(err, context.DeadlineExceeded) {
 			return l.refuse(m, err)
 		}
 		return err

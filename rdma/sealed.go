@@ -24,7 +24,8 @@ func (c *Conn) offerLen() int {
 	return offerLen
 }
 
-// sealInline returns data, sealed if it is to be. The result is valid until the next call.
+// sealInline returns data, sealed if the connection seals. The result is valid until the next call. After an error, the
+// connection ends.
 func (c *Conn) sealInline(imm uint32, data []byte) ([]byte, error) {
 	s := c.seal
 	if !s.sending {
@@ -40,7 +41,8 @@ func (c *Conn) sealInline(imm uint32, data []byte) ([]byte, error) {
 	return s.out[:n+tagLen], nil
 }
 
-// sealMemory seals the first n bytes of m, if they are to be. It returns how many bytes there are then.
+// sealMemory seals the first n bytes of m, if the connection seals. It returns how many bytes there are then. After an
+// error, the connection ends.
 func (c *Conn) sealMemory(imm uint32, m *memory, n int) (int, error) {
 	s := c.seal
 	if !s.sending {
@@ -50,19 +52,31 @@ func (c *Conn) sealMemory(imm uint32, m *memory, n int) (int, error) {
 }
 
 // openSend opens a SEND in its receive, and returns its length.
+//
+// A SEND before the kindSeal is not sealed, and somebody on the path may have added it. A message, a call, an offer or
+// a WRITE with immediate data makes startSealing fail, and so does an end, because the kindSeal after it is refused:
+// the end of an honest peer that has sent a kindSeal is sealed, too. Forged credits can make this side send more than
+// the peer has room for, which ends the connection. Whoever can add packets can do that anyway.
 func (c *Conn) openSend(wc *uverbs.WC, slot *memory) (int, error) {
 	s, n := c.seal, int(wc.ByteLen)
 	k, _, _ := unpackImm(wc.Imm)
-	switch send := wc.Opcode != uverbs.WCRecvRDMAImm && wc.Flags&uverbs.WCWithImm != 0; {
+	send := wc.Opcode != uverbs.WCRecvRDMAImm && wc.Flags&uverbs.WCWithImm != 0
+	switch {
 	case send && k == kindSeal && !s.opening:
-		s.opening, s.unread = true, c.count
-	case !s.opening:
+		if c.eof {
+			c.eof, s.rx.broken = false, true
+			return 0, fmt.Errorf("%w: an end has arrived before the first SEND that is sealed", ErrForged)
+		}
+		s.unread = c.count
+	case !s.opening && !s.rx.broken:
 		return n, nil
 	case !send:
 		s.rx.broken = true
 		return 0, fmt.Errorf("%w: a SEND without immediate data, or a WRITE with it, on a sealed connection", ErrForged)
 	}
-	return s.rx.open(wc.Imm, slot.bytes[:n])
+	n, err := s.rx.open(wc.Imm, slot.bytes[:n])
+	s.opening = s.opening || err == nil
+	return n, err
 }
 
 // sealLong seals a long message in place.

@@ -170,6 +170,9 @@ func (c *Conn) startSealing(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.err != nil && !c.eof { // what has arrived later has ended it
+		return c.err
+	}
 	if s.unread > 0 {
 		return fmt.Errorf("%w: %d messages between the handshake of TLS and the first SEND that is sealed", ErrProtocol,
 			s.unread)
