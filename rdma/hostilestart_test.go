@@ -1,10 +1,14 @@
 package rdma
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // TestTLSLongSend checks that a SEND without a tag cannot use the room for one, which receives have with TLS.
@@ -104,6 +108,75 @@ func TestSealedStart(t *testing.T) {
 				t.Errorf("Recv returns %v", err)
 			}
 		})
+	}
+}
+
+// TestSealedRefusedWrite checks that no number is used twice after a WRITE that was refused.
+func TestSealedRefusedWrite(t *testing.T) {
+	t.Parallel()
+	c, s := sealedSides(t, Options{})
+	m, err := c.get(8)
+	good(t, m, err).hold()
+	number := func() uint64 {
+		c.mu.Lock()
+		defer c.unlock()
+		return c.seal.tx.number
+	}
+	before := number()
+	outside := &memory{bytes: make([]byte, 8), mr: m.mr, off: m.mr.Len()}
+	if err := c.writeImm(bounded(t), outside, 8, &Token{}, 0, 1); !errors.Is(err, uverbs.ErrRange) || number() != before {
+		t.Errorf("a WRITE from outside a region: %v, and SEND %d is sealed next, not %d", err, number(), before)
+	}
+	if err := c.Send(bounded(t), []byte("next")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Recv(bounded(t))
+	if good(t, got, err).Len() != 4 {
+		t.Errorf("%d bytes were received", got.Len())
+	}
+	got.Release()
+	before = number()
+	if err := c.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.writeImm(bounded(t), m, 0, &Token{}, 0, 1); err == nil || number() != before+1 {
+		t.Errorf("a WRITE that was refused: %v, and SEND %d is sealed next, not %d", err, number(), before+1)
+	}
+	if err := c.Err(); err == nil {
+		t.Error("the connection has not ended")
+	}
+}
+
+// TestSealedWriteRoom checks that a WRITE with a sealed notice waits for room for both requests.
+func TestSealedWriteRoom(t *testing.T) {
+	t.Parallel()
+	c, s := sealedSides(t, Options{})
+	m, err := c.get(8)
+	good(t, m, err).hold()
+	reserve := func(n int) (before int, tail uint64) {
+		c.mu.Lock()
+		defer c.unlock()
+		before, c.reserved = c.reserved, n
+		return before, c.tail
+	}
+	before, tail := reserve(0)
+	c.mu.Lock()
+	c.reserved = c.space() - 1
+	c.unlock()
+	ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)
+	defer cancel()
+	if err := c.writeImm(ctx, m, 0, &Token{}, 0, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a WRITE without room returns %v", err)
+	}
+	if _, now := reserve(before); now != tail {
+		t.Errorf("%d requests were posted", now-tail)
+	}
+	if err := c.writeImm(bounded(t), m, 0, &Token{}, 0, 7); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Recv(bounded(t))
+	if imm, ok := good(t, got, err).Imm(); !ok || imm != 7 {
+		t.Errorf("%d, %v", imm, ok)
 	}
 }
 

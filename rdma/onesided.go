@@ -223,18 +223,13 @@ func (c *Conn) writeImmBuffer(ctx context.Context, b Buffer, to Token, off int, 
 }
 
 func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off int, imm uint32) error {
+	if c.seal != nil {
+		return c.writeSealed(ctx, m, n, to.Addr+uint64(off), to.Key, imm)
+	}
 	if err := c.lockToSend(ctx, kindMessage); err != nil {
 		return err
 	}
 	o := c.newOp()
-	if c.seal != nil {
-		defer c.unlock()
-		if err := c.postWritten(o, m, n, to.Addr+uint64(off), to.Key, imm); err != nil {
-			return err
-		}
-		c.messages.credits--
-		return c.finishOp(ctx, o)
-	}
 	seq, _ := c.next(true)
 	b := c.qp.StartSend()
 	b.WriteImm(seq, uverbs.Signaled, to.Addr+uint64(off), to.Key, imm)
@@ -250,9 +245,36 @@ func (c *Conn) writeImm(ctx context.Context, m *memory, n int, to *Token, off in
 	return c.finishOp(ctx, o)
 }
 
+// writeSealed is writeImm for a sealed connection.
+func (c *Conn) writeSealed(ctx context.Context, m *memory, n int, addr uint64, key, imm uint32) error {
+	c.mu.Lock()
+	if !c.writable() || c.usable() != nil || ctx.Err() != nil {
+		if err := c.waitToSend(ctx, needWritten); err != nil {
+			return err
+		}
+	}
+	defer c.unlock()
+	o := c.newOp()
+	if err := c.postWritten(o, m, n, addr, key, imm); err != nil {
+		c.freeOp(o)
+		return err
+	}
+	c.messages.credits--
+	return c.finishOp(ctx, o)
+}
+
 // postWritten posts a WRITE of n bytes of m and a kindWritten, which is sealed: the immediate data of a WRITE is not.
-// The caller has waited for a credit, and holds c.mu.
+// The caller has waited for a credit and for room for two requests, and holds c.mu.
+//
+// A number of the sealer is used once, also if the post is refused: a device may send what it has refused with the next
+// post. The peer would miss the number, so the connection ends then. Memory that a post would refuse is found before.
 func (c *Conn) postWritten(o *op, m *memory, n int, addr uint64, key, imm uint32) error {
+	var from uverbs.SGE
+	if n > 0 {
+		if from = m.sge(n); from.Length != uint32(n) {
+			return c.unposted(uverbs.ErrRange)
+		}
+	}
 	var data [writtenLen]byte
 	binary.LittleEndian.PutUint32(data[:], imm)
 	binary.LittleEndian.PutUint32(data[4:], uint32(n))
@@ -260,22 +282,19 @@ func (c *Conn) postWritten(o *op, m *memory, n int, addr uint64, key, imm uint32
 	header := packImm(kindWritten, credits, 0)
 	sealed, err := c.sealInline(header, data[:])
 	if err != nil {
-		c.freeOp(o)
 		return c.refused(err)
 	}
 	seq, _ := c.next(true)
 	b := c.qp.StartSend()
 	if n > 0 {
-		b.WriteSGE(seq, 0, addr, key, m.sge(n))
+		b.WriteSGE(seq, 0, addr, key, from)
 	} else {
 		b.Write(seq, 0, addr, key)
 	}
 	b.SendImm(seq+1, uverbs.Signaled, header)
 	b.Inline(sealed)
 	if err := b.Submit(); err != nil {
-		c.seal.tx.number-- // what has it was not sent
-		c.freeOp(o)
-		return c.unposted(err)
+		return c.refused(err)
 	}
 	m.hold()
 	o.pending = 2

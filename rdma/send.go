@@ -55,6 +55,7 @@ func (c *Conn) sends() (depth, reserved int) {
 func (c *Conn) space() int { return c.depth - int(c.tail-c.head) }
 
 func (c *Conn) sendable() bool  { return c.messages.credits > 0 && c.room() > 0 }
+func (c *Conn) writable() bool  { return c.messages.credits > 0 && c.room() > 1 }
 func (c *Conn) replyable() bool { return c.replies.credits > 0 && c.room() > 0 }
 
 // Send sends a message and returns when b may be used again. If the peer has not released enough of the

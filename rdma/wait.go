@@ -17,6 +17,7 @@ const (
 	needOwn        = iota // their own completion, which wakes them
 	needMessage           // Recv
 	needSend              // to send a message
+	needWritten           // to write with a sealed notice
 	needOffer             // to offer a message
 	needReply             // to send a reply
 	needReplyOffer        // to offer a reply
@@ -32,6 +33,8 @@ func (c *Conn) ready(need int) bool {
 		return c.receivable() || c.draining
 	case needSend:
 		return c.sendable()
+	case needWritten:
+		return c.writable()
 	case needOffer:
 		return c.mayOffer(kindMessage)
 	case needReply:
