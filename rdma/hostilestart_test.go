@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,21 @@ func TestSealedWriteRoom(t *testing.T) {
 	got, err := s.Recv(bounded(t))
 	if imm, ok := good(t, got, err).Imm(); !ok || imm != 7 {
 		t.Errorf("%d, %v", imm, ok)
+	}
+}
+
+// TestSealedRenegotiation checks that keys are exported also if the program's configuration permits what TLS 1.3 does
+// not have, or that the error says what to set.
+func TestSealedRenegotiation(t *testing.T) {
+	t.Parallel()
+	config := &tls.Config{Renegotiation: tls.RenegotiateFreelyAsClient}
+	here, _, err := provenSides(t, Options{Seal: true, TLS: config}, ListenOptions{})
+	if err != nil || !here.Sealed() {
+		t.Errorf("a client: %v", err)
+	}
+	_, _, err = provenSides(t, Options{Seal: true}, ListenOptions{Options: Options{TLS: config}})
+	if !errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), "GetConfigForClient") {
+		t.Errorf("a listener: %v", err)
 	}
 }
 

@@ -191,7 +191,8 @@ type seals struct {
 func newSeals(t *tls.ConnectionState, digest []byte, own role, here, there *hello) (*seals, error) {
 	secrets, err := t.ExportKeyingMaterial(sealLabel, digest, 4*secretLen)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no keys for Options.Seal: if Options.TLS.GetConfigForClient is set, its result must have "+
+			"Renegotiation tls.RenegotiateNever: %w", err)
 	}
 	cut := func() []byte {
 		secret := secrets[:secretLen:secretLen]

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// completeTLS checks o.TLS and replaces it by a copy that permits TLS 1.3 only.
+// completeTLS checks o.TLS and replaces it by a copy that permits TLS 1.3 only, without renegotiation.
 func (o *Options) completeTLS() error {
 	switch {
 	case o.TLS == nil && o.Seal:
@@ -24,6 +24,7 @@ func (o *Options) completeTLS() error {
 	}
 	o.TLS = o.TLS.Clone()
 	o.TLS.MinVersion = tls.VersionTLS13
+	o.TLS.Renegotiation = tls.RenegotiateNever // TLS 1.3 has none, but with another value no keys are exported
 	return nil
 }
 
