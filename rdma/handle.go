@@ -264,7 +264,7 @@ func (s *handling) fetched() {
 // run calls the handler for a message, replies and releases it.
 func (s *handling) run(ctx context.Context, m Message) {
 	defer s.done()
-	if m.large != nil {
+	if m.large != nil && m.large.seal != nil {
 		s.c.mu.Lock()
 		var err error
 		m, err = s.c.opened(m)
