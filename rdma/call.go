@@ -30,7 +30,9 @@ func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
 // CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does. It copies those of a short
 // one, which is not longer than Options.EagerSize of the peer, if ctx has a deadline or metadata. When the call was
 // sent, the buffer is released, also if CallBuffer then returns an error, such as a [*CallError] or that of ctx.
-// Otherwise it still belongs to the caller. [Buffer.Cap] says which: it is 0 after the release.
+// Otherwise it still belongs to the caller. [Buffer.Cap] says which: it is 0 after the release. On a sealed connection
+// ([Conn.Sealed]) it copies the bytes and releases the buffer at once, and returns [uverbs.ErrInvalid] for memory of a
+// [RegionFunc] that this process cannot read.
 func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
 	n, copied := b.copyable()
 	return c.call(ctx, n, copied, func(k kind, number int, t []byte) error {

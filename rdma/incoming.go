@@ -300,8 +300,9 @@ func (c *Conn) opened(m Message) (Message, error) {
 	return Message{}, c.forged(err)
 }
 
-// forged ends the connection because of a long message that was not opened. No later message reaches the program. The
-// caller holds c.mu.
+// forged ends the connection because of a long message that was not opened. It discards the messages that have arrived
+// and that no call has returned, and no later SEND is opened. So the program gets no message that is behind the one
+// that was not opened, except those that Handle has begun to handle before. The caller holds c.mu.
 func (c *Conn) forged(err error) error {
 	c.seal.rx.broken = true
 	end := c.refused(err)

@@ -15,13 +15,13 @@ import (
 // its default. The two sides of a connection may have different ones. LocalAddr and Timeout are for Dial only.
 type Options struct {
 	// Depth is how many messages the peer may send before this side has released one: 32 by
-	// default, at most 2048. Each takes EagerSize bytes of registered memory. With its first call, a side
-	// registers as many more for replies, at most 63.
+	// default, at most 2048. Each takes EagerSize bytes of registered memory, and with TLS up to 79 more. With its first
+	// call, a side registers as many more for replies, at most 63.
 	Depth int
 	// EagerSize is the length in bytes up to which messages of the peer are sent at once: 4096 by
-	// default, 256 to 1 MiB. The peer offers longer messages, and this side reads them when it has
-	// memory for them. Recv allocates memory for the message that it returns, and for the next one if that has at
-	// most 4 MiB.
+	// default, 256 to 1 MiB. With TLS, receives are longer, by 16 bytes and up to the next multiple of 64: see Seal. The
+	// peer offers longer messages, and this side reads them when it has memory for them. Recv allocates memory for the
+	// message that it returns, and for the next one if that has at most 4 MiB.
 	EagerSize int
 	// MaxMessage limits the messages that the peer may send: 64 MiB by default, at most 1 GiB.
 	MaxMessage int
@@ -70,18 +70,21 @@ type Options struct {
 	// default there is no proof, and anybody who reaches the port is served. [Conn.TLS] has the certificates.
 	TLS *tls.Config
 
-	// Seal has everything that the two sides send encrypted and authenticated, in its order: messages, calls, replies and
-	// what the protocol sends, by AES-128-GCM, with keys that the handshake of TLS has agreed on for this connection. It
-	// needs TLS, and is enough on one of the two sides. If the version of the other side cannot seal, connecting fails
-	// with [ErrUnauthenticated]. If something was changed, repeated, dropped or added on its way, the connection ends with
-	// [ErrForged]. Lengths and kinds can be seen.
+	// Seal encrypts and authenticates messages. Everything that the two sides send each other is sealed in its order:
+	// messages, calls, replies and what the protocol sends, by AES-128-GCM, with keys that the handshake of TLS has agreed
+	// on for this connection. It needs TLS, and is enough on one of the two sides. If the version of the other side cannot
+	// seal, connecting fails with [ErrUnauthenticated]. If something was changed, repeated, dropped or added on its way,
+	// the connection ends with [ErrForged].
 	//
-	// One-sided operations are neither encrypted nor authenticated: a host on the same network can read what they move,
-	// and forge some on memory that is shared. Of [Conn.WriteImm], only the notice is sealed.
+	// These are neither encrypted nor authenticated: [Conn.Read], [Conn.Write], batches, atomic operations, the data of
+	// [Conn.WriteImm], memory that is shared, and keep-alives. A host on the same network can read what they move, and
+	// forge some on memory that is shared. The immediate value and the length of a WriteImm are encrypted and
+	// authenticated. Lengths, kinds and times of messages, and numbers of credits, can be seen.
 	//
-	// Each SEND has 16 bytes more, and with TLS each receive has room for them. Limits on sizes stay the same. SendBuffer
-	// and CallBuffer copy, and return [uverbs.ErrInvalid] for a [RegionFunc]. Keys are changed long before what is safe to
-	// encrypt with one.
+	// Each SEND has 16 bytes more, and with TLS each receive has room for them. Limits on sizes stay the same. On such a
+	// connection ([Conn.Sealed]), SendBuffer and CallBuffer copy and release the buffer at once, and return
+	// [uverbs.ErrInvalid] for a [RegionFunc] whose memory this process cannot read. Keys are changed long before what is
+	// safe to encrypt with one. That gives no forward secrecy within a connection.
 	Seal bool
 
 	// Logger receives a record at level debug for each connection that begins or ends, and at level

@@ -16,6 +16,10 @@ import (
 // the keys are derived from is exported by the handshake of TLS, and is bound to the digest of the connection. Each
 // direction has two sealers: one for SENDs and one for the memory of long messages. A sealer numbers what it seals, and
 // changes its key by number, so that both sides do it without a message.
+//
+// A sealer derives all its keys from one secret, which is in memory as long as the connection. So a change of the key
+// limits how much one key encrypts. It gives no forward secrecy: whoever gets the secret can open everything that was
+// sealed on this connection. Other connections have other secrets.
 
 const (
 	tagLen    = 16 // what a seal adds
@@ -135,7 +139,9 @@ type longSeal struct {
 // longSealLen is what an offer has of a longSeal: its number and its tail.
 const longSealLen = 8 + tagLen
 
-// prepareLong sets the key of x for a number.
+// prepareLong sets the key of x for a number. The numbers of what is opened need not grow: offers are not in the order
+// of their numbers if calls wait for different things, or end before they have offered. Each number arrives in an
+// offer, which is sealed by itself, so that nobody but the peer has chosen it, and no offer is opened twice.
 func (s *sealer) prepareLong(x *longSeal, number uint64) error {
 	if err := s.prepare(number, &x.nonce); err != nil {
 		return err

@@ -74,8 +74,9 @@ func (c *Conn) Send(ctx context.Context, b []byte) error {
 	return nil
 }
 
-// SendBuffer sends the bytes of a buffer without a copy, and releases it when the peer has received them. With
-// Options.Seal it copies them.
+// SendBuffer sends the bytes of a buffer without a copy, and releases it when the peer has received them. On a sealed
+// connection ([Conn.Sealed]) it copies them and releases the buffer at once, and returns [uverbs.ErrInvalid] for memory
+// of a [RegionFunc] that this process cannot read.
 // If it returns an error, the buffer still belongs to the caller. See [Conn.Send].
 //
 // The Buffer of a [Message] can be sent to forward the message: on any connection through the same device, or on any
