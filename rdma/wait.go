@@ -24,7 +24,10 @@ const (
 	needPost              // to post something else
 	needNumber            // Call, for a number
 	needHandle            // Handle
+	needs
 )
+
+const _ = uint(lead.MaxNeeds - needs) // does not compile if package lead has room for fewer
 
 // ready reports whether a call with a need can go on.
 func (c *Conn) ready(need int) bool {

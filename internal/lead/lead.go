@@ -26,7 +26,7 @@ import (
 )
 
 // MaxNeeds is how many things the waiters of a connection may wait for.
-const MaxNeeds = 9
+const MaxNeeds = 10
 
 // Waiters are the calls that wait for completions of a CQ. The caller of a method holds the lock.
 type Waiters struct {
