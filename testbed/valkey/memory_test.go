@@ -1,4 +1,4 @@
-//go:build vm && !device
+//go:build vm
 
 package valkey_test
 

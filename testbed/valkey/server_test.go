@@ -1,4 +1,4 @@
-//go:build vm || device
+//go:build vm
 
 package valkey_test
 
@@ -193,9 +193,6 @@ func publish(t *testing.T, c valkey.Client) {
 // Values come back as they were, from those that are sent inline to those that fill the buffers many times.
 func TestValues(t *testing.T) {
 	sizes := []int{0, 1, 63, 64, 65, 4096, 1<<16 - 1, 1<<20 - 40, 1 << 20, 1<<20 + 1, 5<<20 + 123, 64 << 20}
-	if testing.Short() {
-		sizes = sizes[:len(sizes)-1]
-	}
 	values(t, start(t).dial(), sizes...)
 }
 
@@ -219,11 +216,7 @@ func values(t *testing.T, c valkey.Client, sizes ...int) {
 
 // Many connections with many commands in flight.
 func TestManyInFlight(t *testing.T) {
-	const inFlight, each = 64, 1
-	conns := 64
-	if testing.Short() {
-		conns = 8
-	}
+	const conns, inFlight, each = 64, 64, 1
 	r := start(t)
 	ctx := limit(t)
 	var all sync.WaitGroup

@@ -1,4 +1,4 @@
-//go:build vm && soak && !device
+//go:build vm && soak
 
 package valkey_test
 
