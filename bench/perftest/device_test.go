@@ -36,7 +36,7 @@ func TestMissingAttributes(t *testing.T) {
 // Errors of creating an object name the options that determine its size.
 func TestExplainSizes(t *testing.T) {
 	for command, want := range map[string]string{
-		"send_bw -I 512":             ": the size follows from -t 128, -r 512 and -I 512, queue pair 1 of -q 1",
+		"send_bw -I 1024":            ": the size follows from -t 128, -r 512 and -I 1024, queue pair 1 of -q 1",
 		"send_bw -q 50 -n 100":       ": the size follows from -t 100 for each of -q 50",
 		"send_bw -q 5 -r 1000 -t 10": ": the size follows from -r 1000 for each of -q 5",
 		"send_bw -X 9 -e":            ": the size follows from -t 128 for each of -q 1 and -X 9",

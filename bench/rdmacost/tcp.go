@@ -87,8 +87,12 @@ func (c streamConn) Recv() error {
 }
 
 func (c streamConn) Close() error {
-	if t, ok := c.Conn.(*tls.Conn); ok { // the other side closes after the end of TLS, which it replies to
-		return errors.Join(t.CloseWrite(), <-c.of.served, t.Close())
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		err := t.CloseWrite()
+		if err == nil { // the other side closes after the end of TLS, and sends its own
+			_, err = io.Copy(io.Discard, t)
+		}
+		return errors.Join(err, <-c.of.served, t.Close())
 	}
 	return errors.Join(c.Conn.Close(), <-c.of.served)
 }

@@ -296,8 +296,8 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 }
 
 // maxInline is how much inline data a QP may have. The kernel's mlx5 driver leaves it to the provider: a WQE of a
-// ConnectX has at most 1024 bytes.
-const maxInline = 1024
+// ConnectX has at most 1024 bytes, of which 20 are for the control segment and the length.
+const maxInline = 1024 - 20
 
 func (k *Kernel) createQP(m *Msg) error {
 	o := &object{kind: "QP", user: m.Uint(uapi.UVERBS_ATTR_CREATE_QP_USER_HANDLE),
