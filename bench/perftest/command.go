@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/version"
 )
 
 // Main is the main function of goverbs-perftest. It runs the test that the name of the program or the first argument
@@ -33,6 +35,9 @@ func Main() {
 func command(ctx context.Context, name string, args []string, out, progress io.Writer) error {
 	t, ok := TestNamed(name)
 	if !ok {
+		if version.Asked(args) {
+			return printVersion(out)
+		}
 		if len(args) == 0 {
 			return fmt.Errorf("usage: %s TEST [options] [host]; the tests: %v; TEST -h lists options", name, Tests)
 		}
@@ -49,12 +54,19 @@ func command(ctx context.Context, name string, args []string, out, progress io.W
 	case err != nil:
 		return fmt.Errorf("%v: %w", t, err)
 	case o.ShowVersion:
-		_, err = fmt.Fprintln(out, "Version:", Version)
-		return err
+		return printVersion(out)
 	}
 	o.Progress = progress
 	if err := Run(ctx, o, out); err != nil {
 		return fmt.Errorf("%v: %w", t, err)
 	}
 	return nil
+}
+
+// printVersion prints the version of perftest as C's does, and below it that of the program.
+func printVersion(out io.Writer) error {
+	if _, err := fmt.Fprintln(out, "Version:", Version); err != nil {
+		return err
+	}
+	return version.Print(out, "goverbs")
 }

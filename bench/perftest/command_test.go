@@ -11,7 +11,8 @@ func TestCommand(t *testing.T) {
 	for _, c := range []struct{ name, args, out, err string }{
 		{"goverbs-perftest", "", "", "usage: goverbs-perftest TEST [options] [host]; the tests: [send_lat send_bw"},
 		{"goverbs-perftest", "send_la", "", `there is no test "send_la": choose from [send_lat`},
-		{"goverbs-perftest", "ib_send_lat -V", "Version: 6.24\n", ""},
+		{"goverbs-perftest", "ib_send_lat -V", "Version: 6.24\ngoverbs ", ""},
+		{"goverbs-perftest", "-version", "Version: 6.24\ngoverbs ", ""},
 		{"ib_read_bw", "--version", "Version: 6.24\n", ""},
 		{"write_lat", "-h", "Usage:\n  write_lat ", ""},
 		{"write_lat", "-n 1", "", "write_lat: option -n, --iters:"},

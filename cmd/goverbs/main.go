@@ -2,6 +2,7 @@
 // doctor, perftest, rnc, rping and rproxy. The first argument selects the program, or the name of a link to this one.
 //
 //	goverbs doctor
+//	goverbs -version
 //	ln -s goverbs rping && ./rping -s
 //
 // The names of perftest's tests, such as ib_send_lat, are names of programs too.
@@ -23,6 +24,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/rnc"
 	"github.com/goverbs/goverbs/cmd/internal/rping"
 	"github.com/goverbs/goverbs/cmd/internal/rproxy"
+	"github.com/goverbs/goverbs/internal/version"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
@@ -38,12 +40,22 @@ var programs = map[string]func(){
 
 func main() {
 	main, args := choose(os.Args)
+	if main == nil && version.Asked(os.Args[1:]) {
+		main = printVersion
+	}
 	if main == nil {
 		usage(os.Stderr)
 		os.Exit(2)
 	}
 	os.Args = args
 	main()
+}
+
+func printVersion() {
+	if err := version.Print(os.Stdout, "goverbs"); err != nil {
+		fmt.Fprintln(os.Stderr, "goverbs:", err)
+		os.Exit(1)
+	}
 }
 
 // choose returns the program that the command line selects, or nil, and the program's command line.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/version"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -33,9 +34,13 @@ const usageText = `Usage:
 Options:
   -d, --ib-dev=<dev>     use IB device <dev> (default first device found)
   -h, --help             print a help text and exit
+      --version          print the version and exit
 `
 
 func run(ctx context.Context, args []string, w io.Writer) error {
+	if version.Asked(args) {
+		return version.Print(w, "asyncwatch")
+	}
 	name, err := parse(args, w)
 	if err != nil {
 		return err

@@ -169,6 +169,7 @@ func TestOptions(t *testing.T) {
 		{"-v", options{verbose: true}},
 		{"-vv", options{verbose: true}},
 		{"-lv", options{list: true, verbose: true}},
+		{"--version", options{version: true}},
 		{"-d rxe0 -i 2", options{device: "rxe0", port: 2}},
 		{"-vdrxe0 -i2", options{device: "rxe0", port: 2, verbose: true}},
 		{"-vd rxe0", options{device: "rxe0", verbose: true}},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/goverbs/goverbs/internal/version"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -16,10 +17,12 @@ import (
 // Main is the main function of the program.
 func Main() {
 	opt, err := parseOptions(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		return
-	}
-	if err == nil {
+	case err == nil && opt.version:
+		err = version.Print(os.Stdout, "devinfo")
+	case err == nil:
 		err = run(opt, os.Stdout)
 	}
 	if err != nil {

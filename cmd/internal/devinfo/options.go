@@ -15,6 +15,7 @@ type options struct {
 	list    bool
 	verbose bool
 	json    bool
+	version bool
 }
 
 const usageText = `Usage: devinfo             print the ca attributes
@@ -25,6 +26,7 @@ Options:
   -l, --list             print only the IB devices names
   -v, --verbose          print all the attributes of the IB device(s)
       --json             print everything as a JSON document
+      --version          print the version
 `
 
 // parseOptions parses the command line. It prints help to w.
@@ -46,6 +48,7 @@ func parseOptions(args []string, w io.Writer) (*options, error) {
 		f.BoolVar(&o.verbose, name, false, "")
 	}
 	f.BoolVar(&o.json, "json", false, "")
+	f.BoolVar(&o.version, "version", false, "")
 	if err := f.Parse(unbundle(args)); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			_, werr := io.WriteString(w, usageText)

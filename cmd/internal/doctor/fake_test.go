@@ -139,6 +139,7 @@ func newFake(t *testing.T) *fake {
 		"proc/self/status":                           "Name:\tdoctor\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-7",
 		"proc/self/cgroup":                           "0::/user.slice/session-1.scope",
 		"proc/sys/kernel/osrelease":                  "6.12.1",
+		"proc/sys/kernel/hostname":                   "node-7",
 		"sys/devices/system/node/node0/cpulist":      "0-3",
 		"sys/devices/system/node/node1/cpulist":      "4-7",
 		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",

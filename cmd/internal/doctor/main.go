@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
 	"github.com/goverbs/goverbs/cmd/internal/doctor/peer"
+	"github.com/goverbs/goverbs/internal/version"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdma"
 )
@@ -37,6 +38,7 @@ type options struct {
 	port            int
 	listen, json    bool
 	verbose         bool
+	version         bool
 }
 
 // Main is the main function of the program.
@@ -58,13 +60,19 @@ func run(ctx context.Context, s *check.System, args []string, out io.Writer) (in
 		return healthy, nil
 	case err != nil:
 		return failed, err
+	case o.version:
+		if err := version.Print(out, "doctor"); err != nil {
+			return failed, err
+		}
+		return healthy, nil
 	case o.listen:
 		if err := listen(ctx, o, out); err != nil {
 			return failed, err
 		}
 		return healthy, nil
 	}
-	r := report{Findings: check.Run(s, check.Request{Device: o.device, Address: cmp.Or(o.peer, o.address)})}
+	r := report{Origin: s.Origin()}
+	r.Findings = check.Run(s, check.Request{Device: o.device, Address: cmp.Or(o.peer, o.address)})
 	if o.peer != "" && r.usable() {
 		at := net.JoinHostPort(o.peer, strconv.Itoa(o.port))
 		found, figures := peer.Probe(ctx, at, at)
@@ -99,6 +107,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.BoolVar(&o.listen, "listen", false, "be the peer of another doctor, until interrupted")
 	f.BoolVar(&o.json, "json", false, "print a JSON document")
 	f.BoolVar(&o.verbose, "v", false, "print facts and notes too")
+	f.BoolVar(&o.version, "version", false, "print the version")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -135,6 +144,7 @@ func listen(ctx context.Context, o *options, out io.Writer) error {
 
 // A report is the result of a run.
 type report struct {
+	check.Origin
 	Healthy  bool            `json:"healthy"`
 	Findings []check.Finding `json:"findings"`
 	Figures  *peer.Figures   `json:"figures,omitempty"`

@@ -3,10 +3,14 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
+	"github.com/goverbs/goverbs/internal/version"
 )
 
 func TestRun(t *testing.T) {
@@ -22,6 +26,7 @@ func TestRun(t *testing.T) {
 		{newFake(t), "", healthy, "RDMA works.\n", ""},
 		{newFake(t), "-v", healthy, "OK       Linux 6.12.1\n", ""},
 		{newFake(t), "-a 192.0.2.1", healthy, "for 192.0.2.1, mlx5_0 port 1 is used, with GID index 2", ""},
+		{newFake(t), "-version", healthy, "doctor " + version.Read().String() + "\n", ""},
 		{newFake(t), "-h", healthy, "usage: doctor [options] [peer]", ""},
 		{newFake(t), "127.0.0.1 -p 1", failed, "", `unexpected argument "1"`},
 		{newFake(t), "-p 1 127.0.0.1", faulty, "fix: doctor -listen", ""},
@@ -44,6 +49,19 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestPod checks that a pod is taken for a container by its environment, if the token of its account is not mounted.
+func TestPod(t *testing.T) {
+	f := newFake(t)
+	f.limits[unix.RLIMIT_MEMLOCK] = 8 << 20
+	if got := find(t, f.run(check.Request{}), "memlock"); got.Severity != check.Warning {
+		t.Errorf("outside of a pod: %+v", got)
+	}
+	f.write("proc/self/environ", "PATH=/bin\x00KUBERNETES_SERVICE_HOST=192.0.2.10\x00HOME=/\x00")
+	find(t, f.run(check.Request{}), "memlock-container")
+	f.write("proc/self/environ", "PATH=/bin\x00X=KUBERNETES_SERVICE_HOST=192.0.2.10\x00")
+	find(t, f.run(check.Request{}), "memlock")
+}
+
 // TestJSON checks that a program reads what doctor writes.
 func TestJSON(t *testing.T) {
 	f := newFake(t)
@@ -60,6 +78,11 @@ func TestJSON(t *testing.T) {
 	got := find(t, r.Findings, "no-rdma-cm")
 	if r.Healthy || got.Severity != check.Error || got.Fix != "modprobe rdma_ucm" {
 		t.Errorf("%+v", r)
+	}
+	v := version.Read()
+	if want := (check.Origin{Version: v.Version, Commit: v.Commit, Host: "node-7", Kernel: "6.12.1",
+		Arch: runtime.GOARCH}); r.Origin != want || v.Version == "" {
+		t.Errorf("origin %+v, want %+v", r.Origin, want)
 	}
 	if err := new(check.Severity).UnmarshalText([]byte("fatal")); err == nil {
 		t.Error("an unknown severity is accepted")

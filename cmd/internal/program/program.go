@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/version"
 )
 
 // ErrInterrupted is the cause of the context's cancellation by a signal.
@@ -17,10 +19,13 @@ var ErrInterrupted = errors.New("interrupted")
 
 // Main calls run with the command-line arguments and exits with status 0, or prints
 // the error and exits with status 1. An error of writing to out is an error, even if
-// run does not return it. SIGINT and SIGTERM cancel the context with
-// [ErrInterrupted], so that run can release its resources. A second signal kills
-// the program.
+// run does not return it. If the only argument is -version, Main prints the version instead.
+// SIGINT and SIGTERM cancel the context with [ErrInterrupted], so that run can release its
+// resources. A second signal kills the program.
 func Main(name string, run func(ctx context.Context, args []string, out io.Writer) error) {
+	if version.Asked(os.Args[1:]) {
+		run = func(_ context.Context, _ []string, out io.Writer) error { return version.Print(out, name) }
+	}
 	ctx, stop := interruptible(context.Background())
 	out := &output{w: os.Stdout}
 	err := out.join(run(ctx, os.Args[1:], out))

@@ -126,7 +126,18 @@ func (m *machine) eachDevice(f func(d device) []Finding) (all []Finding) {
 // container reports whether the program runs in a container.
 func (m *machine) container() bool {
 	return m.exists(".dockerenv") || m.exists("run", ".containerenv") ||
-		m.exists("var", "run", "secrets", "kubernetes.io")
+		m.exists("var", "run", "secrets", "kubernetes.io") || m.pod()
+}
+
+// pod reports whether the program runs in a pod of Kubernetes, which may lack the mount of its service account. Its
+// containers have the address of the API server in their environment.
+func (m *machine) pod() bool {
+	for variable := range strings.SplitSeq(m.read("proc", "self", "environ"), "\x00") {
+		if strings.HasPrefix(variable, "KUBERNETES_SERVICE_HOST=") {
+			return true
+		}
+	}
+	return false
 }
 
 // service returns the systemd unit of the program, or "".
