@@ -58,9 +58,14 @@ func (t tree) programs(dir string, binary []byte) error {
 	return nil
 }
 
+// name returns how the names of the files for an architecture begin.
+func (r *release) name(arch string) string {
+	return fmt.Sprintf("goverbs-%s-linux-%s", r.version, arch)
+}
+
 // archive writes the archive for an architecture.
-func (r *release) archive(arch string, binary []byte) error {
-	name := fmt.Sprintf("goverbs-%s-linux-%s", r.version, arch)
+func (r *release) archive(arch string, binary []byte, modules []*module) error {
+	name := r.name(arch)
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
@@ -81,6 +86,9 @@ func (r *release) archive(arch string, binary []byte) error {
 		if err := t.file(path.Join(name, path.Base(doc)), 0o644, data); err != nil {
 			return err
 		}
+	}
+	if err := t.notices(name+"/licenses", modules); err != nil {
+		return err
 	}
 	if err := t.Close(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +21,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
+// commit stands for the hash of a commit.
+var commit = strings.Repeat("c0", 20)
+
 // build builds a release of the repository in root, and returns the directory with its files.
 func build(t *testing.T, root string) string {
 	t.Helper()
-	r := &release{root: root, out: t.TempDir(), version: "v0"}
+	r := &release{root: root, out: t.TempDir(), version: "v0", commit: commit, seconds: 1 << 30}
 	if err := r.build(t.Context(), architectures); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,7 @@ func copyTree(t *testing.T) string {
 func TestReproducible(t *testing.T) {
 	a, b := build(t, ".."), build(t, copyTree(t))
 	entries, err := os.ReadDir(a)
-	if err != nil || len(entries) != len(architectures)+2 {
+	if err != nil || len(entries) != 2*len(architectures)+3 {
 		t.Fatalf("%v, %v", entries, err)
 	}
 	for _, e := range entries {
@@ -78,6 +82,7 @@ func TestReproducible(t *testing.T) {
 		t.Run(arch, func(t *testing.T) { testArchive(t, a, arch) })
 	}
 	t.Run("image", func(t *testing.T) { testImage(t, a) })
+	t.Run("provenance", func(t *testing.T) { testProvenance(t, a) })
 }
 
 func testChecksums(t *testing.T, dir string) {
@@ -85,7 +90,7 @@ func testChecksums(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(b), "\n"); n != len(architectures)+1 {
+	if n := strings.Count(string(b), "\n"); n != 2*len(architectures)+2 {
 		t.Errorf("%d checksums", n)
 	}
 	for line := range strings.Lines(string(b)) {
@@ -125,16 +130,17 @@ func testArchive(t *testing.T, dir, arch string) {
 		t.Fatal(err)
 	}
 	top := "goverbs-v0-linux-" + arch + "/"
-	names := testFiles(t, arch, z, top+"bin/")
-	for _, want := range []string{top + "LICENSE", top + "CHANGELOG.md", top + "doctor.md"} {
+	names, program := testFiles(t, arch, z, top+"bin/")
+	testSBOM(t, dir, arch, program)
+	for _, want := range append(notices(top), top+"LICENSE", top+"CHANGELOG.md", top+"doctor.md") {
 		if !slices.Contains(names, want) {
 			t.Errorf("no %s in %v", want, names)
 		}
 	}
 }
 
-// testFiles checks a tar archive with the program in bin, and returns the names of its files.
-func testFiles(t *testing.T, arch string, r io.Reader, bin string) (names []string) {
+// testFiles checks a tar archive with the program in bin, and returns the names of its files, and the program.
+func testFiles(t *testing.T, arch string, r io.Reader, bin string) (names []string, program []byte) {
 	t.Helper()
 	links := 0
 	for a := tar.NewReader(r); ; {
@@ -158,12 +164,16 @@ func testFiles(t *testing.T, arch string, r io.Reader, bin string) (names []stri
 				t.Fatal(err)
 			}
 			testProgram(t, arch, b)
+			if arch == runtime.GOARCH {
+				testVersions(t, b)
+			}
+			program = b
 		}
 	}
 	if links != len(programs) || !slices.Contains(names, bin+"goverbs") {
 		t.Errorf("%d links in %v", links, names)
 	}
-	return names
+	return names, program
 }
 
 // testImage unpacks the image, and checks it with the library that has written it, and its contents.
@@ -219,7 +229,23 @@ func testLayer(t *testing.T, img v1.Image, arch string) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if names := testFiles(t, arch, r, "bin/"); len(names) != len(programs)+2 {
-		t.Errorf("the image has other files: %v", names)
+	var files []string // without directories
+	names, _ := testFiles(t, arch, r, "bin/")
+	for _, name := range names {
+		if !strings.HasSuffix(name, "/") {
+			files = append(files, name)
+		}
+	}
+	want := append(notices(""), "bin/goverbs")
+	for _, name := range programs {
+		want = append(want, "bin/"+name)
+	}
+	slices.Sort(files)
+	if slices.Sort(want); !slices.Equal(files, want) {
+		t.Errorf("the image has %v, want %v", files, want)
+	}
+	if l := c.Config.Labels; l["org.opencontainers.image.licenses"] != "BSD-3-Clause AND MIT" ||
+		l["org.opencontainers.image.revision"] != commit {
+		t.Errorf("labels %v", l)
 	}
 }

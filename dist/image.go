@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -21,10 +23,10 @@ import (
 const imageName = "localhost/goverbs"
 
 // image writes the image of all architectures, as an archive of an OCI layout.
-func (r *release) image(architectures []string, binaries map[string][]byte) error {
+func (r *release) image(architectures []string, binaries map[string][]byte, modules []*module) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range architectures {
-		img, err := r.imageFor(arch, binaries[arch])
+		img, err := r.imageFor(arch, binaries[arch], modules)
 		if err != nil {
 			return fmt.Errorf("image for %s: %w", arch, err)
 		}
@@ -54,11 +56,14 @@ func (r *release) image(architectures []string, binaries map[string][]byte) erro
 	return r.write(fmt.Sprintf("goverbs-%s-oci.tar", r.version), data)
 }
 
-// imageFor returns the image for one architecture: the program and its links in /bin.
-func (r *release) imageFor(arch string, binary []byte) (v1.Image, error) {
+// imageFor returns the image for one architecture: the program and its links in /bin, and licences in /licenses.
+func (r *release) imageFor(arch string, binary []byte, modules []*module) (v1.Image, error) {
 	var b bytes.Buffer
 	t := tree{tar.NewWriter(&b)}
 	if err := t.programs("bin", binary); err != nil {
+		return nil, err
+	}
+	if err := t.notices("licenses", modules); err != nil {
 		return nil, err
 	}
 	if err := t.Close(); err != nil {
@@ -79,11 +84,16 @@ func (r *release) imageFor(arch string, binary []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mutate.ConfigFile(img, r.config(c, arch))
+	return mutate.ConfigFile(img, r.config(c, arch, modules))
 }
 
 // config completes an image's configuration: without arguments, a container runs doctor.
-func (r *release) config(base *v1.ConfigFile, arch string) *v1.ConfigFile {
+func (r *release) config(base *v1.ConfigFile, arch string, modules []*module) *v1.ConfigFile {
+	var all []string
+	for _, m := range modules {
+		all = append(all, m.license)
+	}
+	slices.Sort(all)
 	c := base.DeepCopy()
 	c.OS, c.Architecture, c.Created = "linux", arch, v1.Time{Time: epoch}
 	c.Config = v1.Config{
@@ -92,7 +102,8 @@ func (r *release) config(base *v1.ConfigFile, arch string) *v1.ConfigFile {
 		Env:        []string{"PATH=/bin"},
 		Labels: map[string]string{
 			"org.opencontainers.image.source":   "https://github.com/goverbs/goverbs",
-			"org.opencontainers.image.licenses": "MIT",
+			"org.opencontainers.image.licenses": strings.Join(slices.Compact(all), " AND "),
+			"org.opencontainers.image.revision": r.commit,
 			"org.opencontainers.image.version":  r.version,
 		},
 	}
