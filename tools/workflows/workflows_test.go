@@ -39,12 +39,19 @@ var (
 	makeTarget = regexp.MustCompile(`^make ([a-z-]+)((?: [A-Z]+=[a-z0-9]+)*)$`)
 )
 
+// sign signs the checksums of a release in the name of the workflow. The checksum database of Go's modules pins cosign.
+const sign = "go run github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 sign-blob --yes " +
+	"--bundle bin/dist/SHA256SUMS.sigstore.json bin/dist/SHA256SUMS"
+
+const publish = `gh release create "$VERSION" --verify-tag --title "$VERSION" --notes-file bin/notes.md bin/dist/*`
+
 // others are the commands of workflows that are not targets of the Makefile.
 var others = []string{
 	"apt-get update",
 	"apt-get install -y --no-install-recommends ca-certificates git make gcc libc6-dev librdmacm-dev",
 	`git config --global --add safe.directory "$GITHUB_WORKSPACE"`,
-	`gh release create "$VERSION" --verify-tag --title "$VERSION" --notes-file bin/notes.md bin/dist/*`,
+	sign,
+	publish,
 }
 
 // TestCommands checks that each command of a workflow is a target of the Makefile or in the list of others, and that
@@ -106,7 +113,7 @@ func TestJobs(t *testing.T) {
 			if j.Timeout <= 0 || j.Timeout > longest {
 				t.Errorf("%s, %s: a limit of %d minutes", file, name, j.Timeout)
 			}
-			writes := map[string]string{"contents": "write"}
+			writes := map[string]string{"contents": "write", "id-token": "write"}
 			if mayWrite := file == "release.yml" && name == "dist"; j.Permissions != nil &&
 				(!mayWrite || !maps.Equal(j.Permissions, writes)) {
 				t.Errorf("%s, %s: permissions %v", file, name, j.Permissions)
@@ -198,6 +205,15 @@ func TestTagIsEnough(t *testing.T) {
 		t.Errorf("starts on %+v, %v", on, err)
 	}
 	j := w.Jobs["dist"]
+	var commands []string // in this order, so that the signature is published
+	for _, s := range j.Steps {
+		if s.Run != "" {
+			commands = append(commands, s.Run)
+		}
+	}
+	if want := []string{"make notes", "make dist", sign, publish}; !slices.Equal(commands, want) {
+		t.Errorf("it runs %q, want %q", commands, want)
+	}
 	if j.Env["VERSION"] != "${{ github.ref_name }}" || j.Env["GH_TOKEN"] != "${{ github.token }}" || j.Needs != "check" {
 		t.Errorf("%+v", j)
 	}
