@@ -132,7 +132,7 @@ func listen(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := rdma.Listen(at, &rdma.ListenOptions{Options: rdma.Options{MaxMessage: peer.MaxMessage}})
+	r, err := rdma.Listen(at, peer.ListenOptions())
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

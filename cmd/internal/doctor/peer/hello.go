@@ -31,6 +31,25 @@ type hello struct {
 	Firmware  string
 	MTU       int // active RDMA MTU in bytes
 	Datagrams *uverbs.Endpoint
+
+	// The listening end says why it does not serve the other one: it serves as many others as it can, or it cannot use
+	// its device.
+	Busy  int    `json:",omitempty"`
+	Fault string `json:",omitempty"`
+}
+
+// errBusy means that the peer serves as many others as it can.
+var errBusy = errors.New("the peer is busy")
+
+// refusal returns why the other end does not serve this one, or nil.
+func (h *hello) refusal() error {
+	switch {
+	case h.Busy != 0:
+		return fmt.Errorf("%w: it serves %d others, and no more at a time", errBusy, h.Busy)
+	case h.Fault != "":
+		return fmt.Errorf("the peer cannot use its device: %s", h.Fault)
+	}
+	return nil
 }
 
 // exchange sends a hello and reads the other end's. The client sends first.
@@ -49,10 +68,10 @@ func exchange(ctx context.Context, c net.Conn, ours *hello, first bool) (*hello,
 		if theirs.Version != version {
 			return fmt.Errorf("the peer's doctor has version %d of the protocol, this one %d", theirs.Version, version)
 		}
-		for _, s := range []*string{&theirs.Device, &theirs.Driver, &theirs.Firmware} {
+		for _, s := range []*string{&theirs.Device, &theirs.Driver, &theirs.Firmware, &theirs.Fault} {
 			*s = strings.Map(printable, *s)
 		}
-		return nil
+		return theirs.refusal()
 	}
 	write := func() error { return json.NewEncoder(c).Encode(ours) }
 	if first {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,39 +24,56 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
+// serve runs Serve on a machine until the test ends, and returns the address that it listens at for hellos.
+func serve(t *testing.T, server *verbstest.Machine) (hello string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	server.Run(func() {
+		r, err := rdma.Listen(":7473", ListenOptions())
+		if err != nil {
+			t.Fatal(errors.Join(err, l.Close()))
+		}
+		go func() { served <- Serve(ctx, l, r) }()
+	})
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
 // probeNetwork runs Serve on one machine in memory and Probe on another. prepare may plant a fault before.
 func probeNetwork(t *testing.T, prepare func(n *verbstest.Network, server, client *verbstest.Machine),
 ) (findings []check.Finding, figures *Figures) {
 	n := verbstest.NewNetwork(t)
 	server, client := n.Machine(), n.Machine()
 	prepare(n, server, client)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	server.Run(func() {
-		r, err := rdma.Listen(":7473", nil)
-		if err != nil {
-			t.Fatal(errors.Join(err, l.Close()))
-		}
-		go func() { served <- Serve(ctx, l, r) }()
-	})
+	at := serve(t, server)
 	client.Run(func() {
-		findings, figures = Probe(t.Context(), server.AddrPort(7473).String(), l.Addr().String())
+		findings, figures = Probe(t.Context(), server.AddrPort(7473).String(), at)
 	})
-	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
 	return findings, figures
+}
+
+// find returns the finding with an id and a severity, or nil.
+func find(findings []check.Finding, id string, s check.Severity) *check.Finding {
+	i := slices.IndexFunc(findings, func(f check.Finding) bool { return f.ID == id && f.Severity == s })
+	if i < 0 {
+		return nil
+	}
+	return &findings[i]
 }
 
 func TestProbe(t *testing.T) {
 	findings, figures := probeNetwork(t, func(*verbstest.Network, *verbstest.Machine, *verbstest.Machine) {})
 	for _, id := range []string{"peer", "ud", "send", "read", "write", "atomic"} {
-		if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.ID == id && f.Severity == check.OK }) {
+		if find(findings, id, check.OK) == nil {
 			t.Errorf("%s does not work: %+v", id, findings)
 		}
 	}
@@ -70,8 +88,121 @@ func TestOperationFails(t *testing.T) {
 	findings, _ := probeNetwork(t, func(_ *verbstest.Network, _, client *verbstest.Machine) {
 		client.FailCompletion(nil, uverbs.WCLocQPOpErr, 0)
 	})
-	if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.ID == "ud" && f.Severity == check.Error }) {
+	if find(findings, "ud", check.Error) == nil {
 		t.Errorf("the datagram that fails is not reported: %+v", findings)
+	}
+}
+
+// TestManyPeers checks that one doctor serves 50 others at once: none ends before all have connected.
+func TestManyPeers(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	server := n.Machine()
+	at := serve(t, server)
+	var connected, ended sync.WaitGroup
+	for range 50 {
+		client := n.Machine()
+		connected.Add(1)
+		ended.Go(func() {
+			client.Run(func() {
+				meet := sync.OnceFunc(func() {
+					connected.Done()
+					connected.Wait()
+				})
+				defer meet()
+				if err := visit(t.Context(), server.AddrPort(7473).String(), at, meet); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	ended.Wait()
+}
+
+// visit exchanges settings, a datagram and an atomic with a doctor that listens, as Probe does, and calls meet before
+// it ends.
+func visit(ctx context.Context, addr, at string, meet func()) (err error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	e, err := openEnd(ipOf(c.LocalAddr()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	d, err := newDatagrams(e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	theirs, err := exchange(ctx, c, e.hello(d), true)
+	if err != nil {
+		return err
+	}
+	if err := d.ping(ctx, *theirs.Datagrams); err != nil {
+		return err
+	}
+	r, err := rdma.Dial(ctx, addr, &rdma.Options{MaxMessage: MaxMessage})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	token, err := rdma.RecvToken(ctx, r)
+	if err != nil {
+		return err
+	}
+	meet()
+	return (&client{Conn: r, token: token}).atomics(ctx)
+}
+
+// TestBusy checks that a peer beyond the limit is told so, and is served when others have ended.
+func TestBusy(t *testing.T) {
+	n := verbstest.NewNetwork(t)
+	server, client := n.Machine(), n.Machine()
+	at := serve(t, server)
+	var others []net.Conn
+	for range maxPeers {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, c)
+	}
+	probe := func() (findings []check.Finding) {
+		client.Run(func() { findings, _ = Probe(t.Context(), server.AddrPort(7473).String(), at) })
+		return findings
+	}
+	f := find(probe(), "peer-busy", check.Error)
+	if f == nil || !strings.Contains(f.Seen, "it serves 64 others") {
+		t.Errorf("%+v beside %d others", f, maxPeers)
+	}
+	for _, c := range others {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for {
+		findings := probe()
+		if find(findings, "peer-busy", check.Error) != nil {
+			continue // the server has not seen yet that the others have ended
+		}
+		if check.Worst(findings) > check.OK {
+			t.Errorf("%+v when the others have ended", findings)
+		}
+		return
+	}
+}
+
+// TestNoDevice checks that a peer that cannot use its device says why.
+func TestNoDevice(t *testing.T) {
+	findings, _ := probeNetwork(t, func(_ *verbstest.Network, server, _ *verbstest.Machine) {
+		server.Refuse("QP.CREATE", unix.ENOSPC)
+	})
+	f := find(findings, "peer", check.Error)
+	if f == nil || !strings.Contains(f.Seen, "the peer cannot use its device: ") ||
+		!strings.Contains(f.Seen, "ENOSPC") {
+		t.Errorf("%+v, want the peer's error", findings)
 	}
 }
 
@@ -145,6 +276,7 @@ func TestTexts(t *testing.T) {
 		{soft.connectFailed(cm.ErrTimeout), "nft insert rule", "add rule"},
 		{adapter.connectFailed(cm.ErrTimeout), "doctor (on the peer", "nft"},
 		{soft.connectFailed(fmt.Errorf("dial: %w", cm.ErrRejected)), "doctor -listen", "4791"},
+		{soft.connectFailed(fmt.Errorf("dial: %w: %w", cm.ErrServerLimit, cm.ErrRejected)), "doctor (again", "-listen"},
 		{soft.result("write", "a WRITE", lost), "ping -M do -s 4128 -I d0 10.8.0.1 ", "PEER"},
 		{adapter.result("write", "a WRITE", lost), "ping -M do -s 1056 -I eth0 10.8.0.1 ", "PEER"},
 		{soft.result("ud", "a datagram", lost), "nft insert rule", "ping"},

@@ -29,10 +29,19 @@ func Probe(ctx context.Context, addr, hello string) ([]check.Finding, *Figures) 
 	}
 	all, figures, err := probe(ctx, c, addr)
 	if err := errors.Join(err, c.Close()); err != nil {
-		all = append(all, check.Finding{ID: "peer", Severity: check.Error, Seen: err.Error(),
-			Why: "the ends could not exchange their settings", Fix: "doctor (on the peer: it reports what is wrong there)"})
+		all = append(all, notServed(err))
 	}
 	return all, figures
+}
+
+// notServed returns the finding that TCP reaches the peer, and the ends have not exchanged their settings.
+func notServed(err error) check.Finding {
+	if errors.Is(err, errBusy) {
+		return check.Finding{ID: "peer-busy", Severity: check.Error, Seen: err.Error(),
+			Why: "the connection to the peer was not examined", Fix: "doctor (again, when other doctors have ended)"}
+	}
+	return check.Finding{ID: "peer", Severity: check.Error, Seen: err.Error(),
+		Why: "the ends could not exchange their settings", Fix: "doctor (on the peer: it reports what is wrong there)"}
 }
 
 // noTCP returns the finding that TCP does not reach the peer.
@@ -104,6 +113,8 @@ func (p path) connectFailed(err error) check.Finding {
 		Fix: "doctor (on the peer; then check that switches and routers pass UDP port 4791: the packets of an adapter " +
 			"pass no firewall of its host)"}
 	switch {
+	case errors.Is(err, cm.ErrServerBusy), errors.Is(err, cm.ErrServerLimit):
+		return notServed(fmt.Errorf("%w: %w", errBusy, err))
 	case errors.Is(err, cm.ErrRejected):
 		f.Why = "the peer has received the request and rejects it: no program listens there, or it is of another release"
 		f.Fix = "doctor -listen (on the peer, of the same release)"

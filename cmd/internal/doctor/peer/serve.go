@@ -16,13 +16,23 @@ import (
 // MaxMessage is the length of the longest message in bytes.
 const MaxMessage = 1 << 20
 
-// The limits of the listening end: the time of a peer, and how many are served at a time.
+// The limits of the listening end: the time of a peer, how many are served at a time, how many more are told at a time
+// that they are not served, and the time of each of these.
 const (
-	peerTimeout = 2 * time.Minute
-	maxPeers    = 16
+	peerTimeout   = 2 * time.Minute
+	maxPeers      = 64
+	maxRefusals   = 64
+	refuseTimeout = time.Second
 )
 
-// Serve serves peers until ctx ends. It closes both listeners, which listen at the same port.
+// ListenOptions returns the options of the listener for Serve. Peers whose connections end have a place until both ends
+// know it, so there are more places than peers.
+func ListenOptions() *rdma.ListenOptions {
+	return &rdma.ListenOptions{Options: rdma.Options{MaxMessage: MaxMessage}, MaxConns: 2 * maxPeers}
+}
+
+// Serve serves peers until ctx ends. It closes both listeners, which listen at the same port. If it serves 64 peers,
+// it tells the next ones so.
 func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -36,18 +46,18 @@ func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
 		<-ctx.Done()
 		_ = l.Close() // Accept reports net.ErrClosed
 	})
-	places := make(chan struct{}, maxPeers)
+	peers, refusals := make(places, maxPeers), make(places, maxRefusals)
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			cancel(err)
 			break
 		}
-		places <- struct{}{}
-		wg.Go(func() {
-			_ = serveHello(ctx, c) // the client reports what fails
-			<-places
-		})
+		serve := func() { _ = serveHello(ctx, c) } // the client reports what fails
+		refuse := func() { _ = errors.Join(refuse(ctx, c, &hello{Busy: maxPeers}), c.Close()) }
+		if !peers.run(&wg, serve) && !refusals.run(&wg, refuse) {
+			_ = c.Close() // of a peer that gets no reply
+		}
 	}
 	wg.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -56,17 +66,44 @@ func Serve(ctx context.Context, l net.Listener, r *rdma.Listener) error {
 	return nil
 }
 
+// places limits how many functions run at a time.
+type places chan struct{}
+
+// run runs f on a new goroutine, if there is a place. It reports whether there is.
+func (p places) run(wg *sync.WaitGroup, f func()) bool {
+	select {
+	case p <- struct{}{}:
+		wg.Go(func() {
+			f()
+			<-p
+		})
+		return true
+	default:
+		return false
+	}
+}
+
+// refuse tells a peer why it is not served. It reads the peer's hello first: closing a connection with data that was
+// not read may discard what was sent.
+func refuse(ctx context.Context, c net.Conn, why *hello) error {
+	ctx, cancel := context.WithTimeout(ctx, refuseTimeout)
+	defer cancel()
+	why.Version = version
+	_, err := exchange(ctx, c, why, false)
+	return err
+}
+
 // serveHello exchanges hellos, and replies to datagrams until the peer closes the connection.
 func serveHello(ctx context.Context, c net.Conn) (err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	e, err := openEnd(ipOf(c.LocalAddr()))
 	if err != nil {
-		return err
+		return errors.Join(err, refuse(ctx, c, &hello{Fault: err.Error()}))
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	d, err := newDatagrams(e)
 	if err != nil {
-		return err
+		return errors.Join(err, refuse(ctx, c, &hello{Fault: err.Error()}))
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
