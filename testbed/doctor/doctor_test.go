@@ -68,6 +68,7 @@ var faults = []fault{
 		"until rdma res show qp | grep -q 'type RC'; do :; done; ip link set d0 down; " +
 		"until rdma res show qp | grep -q 'type GSI state ERR'; do :; done; kill $!; wait $!; ip link set d0 up"},
 	{name: "no device", id: "no-device", plant: "rdma link del rxe0", undo: "true"},
+	{name: "a name without an address", id: "peer-name", plant: "true", noFix: true, args: []string{"peer.invalid"}},
 	{name: "no peer", id: "peer-tcp", plant: "true", noFix: true, args: []string{"10.9.0.1"}},
 }
 
@@ -218,10 +219,33 @@ func TestPair(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+	testNarrow(t, ends)
 	ends[0].run(t, firewall)
 	ends[0].run(t, command(ends[1].finds(t, "peer-rdma", nil, "10.8.0.1")))
 	ends[1].checkPeer(t, ends[1].examine(t, nil, "10.8.0.1"))
 	ends[0].run(t, "rdma link del rxe0")
 	ends[1].finds(t, "peer", nil, "10.8.0.1")
 	listening.Kill()
+}
+
+// narrow drops packets that do not fit an Ethernet with the usual MTU, as a switch between the ends does.
+const narrow = "nft 'add table inet narrow; " +
+	"add chain inet narrow input { type filter hook input priority filter; }; " +
+	"add rule inet narrow input meta length > 1500 drop'"
+
+// testNarrow connects two guests whose MTU is 4200 through a path that drops large packets. The fix sends some and, if
+// none arrives, sets a smaller MTU. It changes nothing while they arrive.
+func testNarrow(t *testing.T, ends [2]*patient) {
+	ends[0].run(t, narrow)
+	fix := command(ends[1].finds(t, "send", nil, "10.8.0.1"))
+	ping, smaller, found := strings.Cut(fix, " || ")
+	if !found {
+		t.Fatalf("the fix %q does not set the MTU", fix)
+	}
+	ends[1].run(t, "! "+ping)
+	ends[1].run(t, fix)
+	ends[0].run(t, smaller)
+	ends[1].checkPeer(t, ends[1].examine(t, nil, "10.8.0.1"))
+	ends[0].run(t, "nft delete table inet narrow && ip link set eth0 mtu 4200")
+	ends[1].run(t, "ip link set eth0 mtu 4200 && "+ping+" && { "+fix+"; } && test $(cat /sys/class/net/eth0/mtu) = 4200")
 }

@@ -15,6 +15,19 @@ func RoCEMTU(netdev int) int {
 	return 0
 }
 
+// SmallerMTU returns the MTU of a network interface that makes an RDMA MTU smaller: that of Ethernet if possible. It
+// returns 0 if there is no smaller one.
+func SmallerMTU(rdma int) int {
+	const ethernet, smallest, few = 1500, 256, 64 // drivers subtract more than few bytes for headers
+	switch {
+	case rdma > RoCEMTU(ethernet):
+		return ethernet
+	case rdma > smallest:
+		return rdma + few
+	}
+	return 0
+}
+
 // mtu checks the MTU of network interfaces: packets of RoCE are not fragmented.
 func mtu(m *machine) []Finding {
 	return m.each(func(d device, p port) []Finding {

@@ -75,7 +75,7 @@ func (p path) result(id, name string, err error) check.Finding {
 		f.Fix = p.connectFailed(err).Fix
 	default:
 		f.Why = "the ends are connected, and programs that use this operation fail"
-		f.Fix = p.ping() + " (the usual cause: a path that drops large packets)"
+		f.Fix = p.fitMTU()
 	}
 	f.Seen = name + ": " + err.Error()
 	return f

@@ -266,8 +266,9 @@ func TestHostileHello(t *testing.T) {
 
 // TestTexts checks that findings say what is known, and name the peer and the size of packets.
 func TestTexts(t *testing.T) {
-	soft := path{"rxe", "d0", netip.MustParseAddr("10.8.0.1"), 4096}
-	adapter := path{"mlx5", "eth0", soft.peer, 1024}
+	soft := path{true, "d0", netip.MustParseAddr("10.8.0.1"), 4096}
+	adapter := path{false, "eth0", soft.peer, 1024}
+	smallest := path{false, "", soft.peer, 256}
 	lost := errors.New("no reply")
 	for _, c := range []struct {
 		f        check.Finding
@@ -277,8 +278,11 @@ func TestTexts(t *testing.T) {
 		{adapter.connectFailed(cm.ErrTimeout), "doctor (on the peer", "nft"},
 		{soft.connectFailed(fmt.Errorf("dial: %w", cm.ErrRejected)), "doctor -listen", "4791"},
 		{soft.connectFailed(fmt.Errorf("dial: %w: %w", cm.ErrServerLimit, cm.ErrRejected)), "doctor (again", "-listen"},
-		{soft.result("write", "a WRITE", lost), "ping -M do -s 4128 -I d0 10.8.0.1 ", "PEER"},
-		{adapter.result("write", "a WRITE", lost), "ping -M do -s 1056 -I eth0 10.8.0.1 ", "PEER"},
+		{soft.result("write", "a WRITE", lost),
+			"ping -c 2 -W 1 -M do -s 4128 -I d0 10.8.0.1 || ip link set d0 mtu 1500 (", "PEER"},
+		{adapter.result("write", "a WRITE", lost),
+			"ping -c 2 -W 1 -M do -s 1056 -I eth0 10.8.0.1 || ip link set eth0 mtu 1088 (", "PEER"},
+		{smallest.result("write", "a WRITE", lost), "ping -c 2 -W 1 -M do -s 288 -I INTERFACE 10.8.0.1 (", "ip link"},
 		{soft.result("ud", "a datagram", lost), "nft insert rule", "ping"},
 		{soft.result("read", "a READ", errDamaged), "ethtool -S d0", "ping"},
 		{noTCP(&net.DNSError{Name: "nohost.example", IsNotFound: true}), "getent hosts nohost.example", "doctor -listen"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
@@ -52,6 +53,9 @@ func noTCP(err error) check.Finding {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
 		f.ID, f.Why = "peer-name", "the name of the peer has no address here"
+		if !dns.IsNotFound {
+			f.Why = "the name of the peer cannot be looked up now: the name server does not reply, or refuses to"
+		}
 		f.Fix = "getent hosts " + dns.Name + " (correct the name, or give doctor an IP address)"
 	}
 	return f
@@ -59,16 +63,25 @@ func noTCP(err error) check.Finding {
 
 // A path is what leads to the peer, for the texts of findings.
 type path struct {
-	driver, netdev string     // of this end
-	peer           netip.Addr // of its TCP connection
-	mtu            int        // the smaller RDMA MTU
+	soft   bool       // an end has soft-RoCE, whose packets pass the firewall of its host
+	netdev string     // of this end
+	peer   netip.Addr // of its TCP connection
+	mtu    int        // the smaller RDMA MTU
 }
 
-// ping returns the command that sends packets as large as the largest of RDMA: the data of one, with the headers of
-// UDP, of the transport and of a WRITE, and the checksum, instead of the header of ICMP.
-func (p path) ping() string {
+// fitMTU returns the command that sends packets as large as the largest of RDMA and, if none arrives, sets a smaller
+// MTU. The packets have the data of one of RDMA with the headers of the transport and of a WRITE, and the checksum. The
+// header of ICMP is as long as that of UDP.
+func (p path) fitMTU() string {
 	const extra = 12 + 16 + 4
-	return fmt.Sprintf("ping -M do -s %d -I %s %v", p.mtu+extra, cmp.Or(p.netdev, "INTERFACE"), p.peer)
+	netdev := cmp.Or(p.netdev, "INTERFACE")
+	ping := fmt.Sprintf("ping -c 2 -W 1 -M do -s %d -I %s %v", p.mtu+extra, netdev, p.peer)
+	smaller := check.SmallerMTU(p.mtu)
+	if smaller == 0 {
+		return ping + " (if it gets no reply, the path drops even small packets)"
+	}
+	return fmt.Sprintf("%s || ip link set %s mtu %d (if the ping gets no reply, the path drops packets as large as RDMA's: "+
+		"set this MTU at both ends, or a larger one at the switches between them)", ping, netdev, smaller)
 }
 
 // probe uses an established TCP connection.
@@ -91,7 +104,8 @@ func probe(ctx context.Context, c net.Conn, addr string) (all []check.Finding, _
 	}
 	ours := e.hello(d)
 	all = compare(ours, theirs, e.gid.Netdev)
-	p := path{ours.Driver, e.gid.Netdev, ipOf(c.RemoteAddr()), min(ours.MTU, theirs.MTU)}
+	p := path{slices.Contains([]string{ours.Driver, theirs.Driver}, "rxe"), e.gid.Netdev, ipOf(c.RemoteAddr()),
+		min(ours.MTU, theirs.MTU)}
 	if theirs.Datagrams != nil {
 		all = append(all, p.result("ud", "a datagram", d.ping(ctx, *theirs.Datagrams)))
 	}
@@ -118,9 +132,9 @@ func (p path) connectFailed(err error) check.Finding {
 	case errors.Is(err, cm.ErrRejected):
 		f.Why = "the peer has received the request and rejects it: no program listens there, or it is of another release"
 		f.Fix = "doctor -listen (on the peer, of the same release)"
-	case p.driver == "rxe":
-		f.Fix = "nft insert rule inet filter input udp dport 4791 accept (at both ends if they have a firewall, whose " +
-			"table and chain nft list ruleset shows; doctor on the peer checks its device)"
+	case p.soft:
+		f.Fix = "nft insert rule inet filter input udp dport 4791 accept (at each end with soft-RoCE and a firewall, whose " +
+			"tables and chains nft list ruleset shows; doctor on the peer checks its device)"
 	}
 	return f
 }
