@@ -1,7 +1,10 @@
 package doctor
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +165,19 @@ var faults = []fault{
 	{"two devices with the same address", "gid-duplicate", check.Warning, func(f *fake) {
 		f.addDevice("mlx5_1", "eth1", mlx5Addr, uapi.RDMA_DRIVER_MLX5)
 	}, check.Request{}},
+	{"two devices with the same address, where doctor may not ask the connection manager", "gid-duplicate", check.Warning,
+		func(f *fake) {
+			f.addDevice("mlx5_1", "eth1", mlx5Addr, uapi.RDMA_DRIVER_MLX5)
+			f.bindErr = unix.EACCES
+		}, check.Request{}},
+	{"two ports of a device with the same address", "gid-duplicate", check.Warning, (*fake).twoPorts, check.Request{}},
+	{"soft-RoCE on the network interface of an adapter", "gid-duplicate", check.Warning, func(f *fake) {
+		f.addDevice("rxe0", "eth0", mlx5Addr, uapi.RDMA_DRIVER_RXE)
+	}, check.Request{}},
+	{"a network interface without RDMA has the device's address", "gid-duplicate", check.Error, func(f *fake) {
+		f.addrs["br0"] = f.addrs["eth0"]
+		clear(f.binds)
+	}, check.Request{Address: mlx5Addr}},
 	{"an address without a GID", "no-gid-for-address", check.Error, func(f *fake) {
 		f.addrs["eth0"] = append(f.addrs["eth0"], netip.MustParseAddr("192.0.2.9"))
 	}, check.Request{Address: "192.0.2.9"}},
@@ -173,6 +189,18 @@ var faults = []fault{
 		f.source = netip.Addr{}
 		f.write("sys/class/net/eth0/ifindex", "2")
 	}, check.Request{Address: "203.0.113.5"}},
+	{"IPv6 is disabled", "no-route", check.Error, func(f *fake) {
+		f.source = netip.Addr{}
+		f.write("proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
+	}, check.Request{Address: "2001:db8::5"}},
+	{"IPv6 is disabled for the network interface", "no-route", check.Error, func(f *fake) {
+		f.source = netip.Addr{}
+		f.write("proc/sys/net/ipv6/conf/all/disable_ipv6", "0")
+		f.write("proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1")
+	}, check.Request{Address: "2001:db8::5"}},
+	{"a kernel without IPv6", "no-route", check.Error, func(f *fake) {
+		f.source = netip.Addr{}
+	}, check.Request{Address: "2001:db8::5"}},
 	{"the connection manager uses RoCE v1", "cm-roce-v1", check.Warning, func(f *fake) {
 		f.write("sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "IB/RoCE v1")
 	}, check.Request{}},
@@ -234,6 +262,20 @@ func (f *fake) port(state, physical, layer string) {
 	f.write(port1+"link_layer", layer)
 	if layer == "InfiniBand" {
 		f.remove(port1 + "gid_attrs/ndevs")
+	}
+}
+
+// twoPorts adds a port with the same address on another network interface.
+func (f *fake) twoPorts() {
+	f.devices[0].Ports = 2
+	f.addrs["eth1"] = f.addrs["eth0"]
+	for from, to := range map[string]string{port1: ib + "mlx5_0/ports/2", "sys/class/net/eth0": "sys/class/net/eth1"} {
+		if err := os.CopyFS(filepath.Join(f.root, to), os.DirFS(filepath.Join(f.root, from))); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		f.write(fmt.Sprintf("%smlx5_0/ports/2/gid_attrs/ndevs/%d", ib, i), "eth1")
 	}
 }
 
@@ -303,7 +345,7 @@ func TestNoBinding(t *testing.T) {
 	find(t, f.run(check.Request{}), "gid-netns")
 }
 
-// TestInterface checks that a fix names a network interface that is up and has an address, before others.
+// TestInterface checks that a fix names a network interface that is up, has an address and is no bridge, before others.
 func TestInterface(t *testing.T) {
 	f := newFake(t)
 	f.noDevice()
@@ -312,8 +354,14 @@ func TestInterface(t *testing.T) {
 		f.write("sys/class/net/"+name+"/flags", flags)
 	}
 	f.write("sys/class/net/bonding_masters", "bond0")
+	for name, state := range map[string]string{"docker0": "down", "br0": "up"} {
+		f.write("sys/class/net/"+name+"/flags", "0x1003")
+		f.write("sys/class/net/"+name+"/operstate", state)
+		f.addrs[name] = []netip.Addr{netip.MustParseAddr("172.17.0.1")}
+	}
+	f.write("sys/class/net/eth0/device/vendor", "0x15b3")
 	fix := func() string { return find(t, f.run(check.Request{}), "no-device").Fix }
-	for _, want := range []string{"eth0", "eth1", "bond0"} {
+	for _, want := range []string{"eth0", "br0", "eth1", "docker0", "bond0"} {
 		if got := fix(); !strings.HasSuffix(got, " "+want) {
 			t.Errorf("%s, want the interface %s", got, want)
 		}
@@ -321,6 +369,15 @@ func TestInterface(t *testing.T) {
 	}
 	if got := fix(); !strings.HasSuffix(got, " INTERFACE") {
 		t.Errorf("%s, of a machine without an interface", got)
+	}
+}
+
+// TestBond checks that the devices of a bond, which share its addresses, are not reported.
+func TestBond(t *testing.T) {
+	f := newFake(t)
+	f.addDevice("mlx5_1", "eth0", mlx5Addr, uapi.RDMA_DRIVER_MLX5)
+	if findings := f.run(check.Request{Address: mlx5Addr}); check.Worst(findings) > check.OK {
+		t.Errorf("%+v", findings)
 	}
 }
 

@@ -75,21 +75,24 @@ func (m *machine) adapter(slot string, dir []string) []Finding {
 			slot, driver, slot)}}
 }
 
-// anyInterface returns the name of a network interface that can have a soft-RoCE device: one that is up and has an
-// address, if possible.
+// anyInterface returns the name of a network interface that can have a soft-RoCE device. It prefers one that is up and
+// has a link, then one with an address, then one with a device of its own, unlike bridges and tunnels.
 func (m *machine) anyInterface() string {
-	best, most := "INTERFACE", 0
+	best, most := "INTERFACE", -1
 	for _, name := range m.list("sys", "class", "net") {
 		const up, loopback = 1, 8 // IFF_UP, IFF_LOOPBACK
-		flags, rank := m.flags(name), 1
+		flags, rank := m.flags(name), 0
 		if !m.exists("sys", "class", "net", name, "flags") || flags&loopback != 0 { // bonding_masters is a file
 			continue
 		}
-		if flags&up != 0 {
-			rank = 2
+		if flags&up != 0 && m.read("sys", "class", "net", name, "operstate") != "down" {
+			rank += 4
 		}
-		if rank == 2 && slices.ContainsFunc(m.addrs[name], netip.Addr.IsGlobalUnicast) {
-			rank = 3
+		if slices.ContainsFunc(m.addrs[name], netip.Addr.IsGlobalUnicast) {
+			rank += 2
+		}
+		if m.exists("sys", "class", "net", name, "device") {
+			rank++
 		}
 		if rank > most {
 			best, most = name, rank
@@ -98,14 +101,24 @@ func (m *machine) anyInterface() string {
 	return best
 }
 
-// rdmaInterface returns the network interface of the first active RDMA port that has one here, or another one.
-func (m *machine) rdmaInterface() string {
+// rdmaInterface returns the network interface of an active RDMA port, with an address of the same family as a peer's if
+// possible, or another network interface.
+func (m *machine) rdmaInterface(peer netip.Addr) string {
+	var active []string
 	for _, d := range m.devices {
 		for _, p := range d.ports {
 			if p.active() && p.netdev != "" {
-				return p.netdev
+				active = append(active, p.netdev)
 			}
 		}
+	}
+	for _, name := range active {
+		if slices.ContainsFunc(m.addrs[name], func(a netip.Addr) bool { return a.Is4() == peer.Unmap().Is4() }) {
+			return name
+		}
+	}
+	if len(active) > 0 {
+		return active[0]
 	}
 	return m.anyInterface()
 }

@@ -27,9 +27,9 @@ func gids(m *machine) []Finding {
 		case used >= 0:
 			g := routable[used]
 			found := fact("gid", "%s has the address %v, GID index %d", name, addr(g), g.Index)
-			return append(m.duplicates(d, name, routable), found)
+			return append(m.duplicates(d, p, name, routable), found)
 		case len(routable) > 0 && m.uses(d, routable[0]) != "":
-			return m.duplicates(d, name, routable)
+			return m.duplicates(d, p, name, routable)
 		case len(routable) > 0:
 			return []Finding{m.elsewhere(name, routable[0])}
 		case len(p.gids) > 0 && !slices.ContainsFunc(p.gids, v2):
@@ -59,21 +59,36 @@ func address(m *machine) []Finding {
 	local := a.Unmap()
 	if m.interfaceOf(local) == "" {
 		if local, err = m.Kernel.Source(a); err != nil {
-			return []Finding{{ID: "no-route", Severity: Error, Seen: fmt.Sprintf("there is no route to %v: %v", a, err),
-				Why: "the routing table selects the device for a connection",
-				Fix: fmt.Sprintf("ip route add %v dev %s (if the kernel refuses this, see sysctl net.%s.conf.all)", a,
-					m.rdmaInterface(), family(a))}}
+			return []Finding{m.noRoute(a, err)}
 		}
 	}
 	return m.gidFor(local, a)
 }
 
-// family returns the name of an address's family in sysctl.
-func family(a netip.Addr) string {
-	if a.Is4() || a.Is4In6() {
-		return "ipv4"
+// noRoute returns the finding that no route leads to a peer.
+func (m *machine) noRoute(peer netip.Addr, err error) Finding {
+	netdev := m.rdmaInterface(peer)
+	f := Finding{ID: "no-route", Severity: Error, Seen: fmt.Sprintf("there is no route to %v: %v", peer, err),
+		Why: "the routing table selects the device for a connection",
+		Fix: fmt.Sprintf("ip route add %v dev %s (or via a router: ip route add %v via ROUTER)", peer, netdev, peer)}
+	if peer.Unmap().Is4() {
+		return f
 	}
-	return "ipv6"
+	if !m.exists("proc", "sys", "net", "ipv6") {
+		f.Seen = fmt.Sprintf("there is no route to %v, because the kernel has no IPv6: %v", peer, err)
+		f.Fix = "remove ipv6.disable=1 from the kernel's command line, and restart the machine"
+		return f
+	}
+	for _, name := range []string{"all", netdev} {
+		if m.read("proc", "sys", "net", "ipv6", "conf", name, "disable_ipv6") == "1" {
+			f.Seen = fmt.Sprintf("there is no route to %v, because sysctl net.ipv6.conf.%s.disable_ipv6 is 1: %v", peer, name,
+				err)
+			f.Fix = fmt.Sprintf("echo 0 > /proc/sys/net/ipv6/conf/%s/disable_ipv6 (then add the addresses again: the kernel "+
+				"has removed them)", name)
+			return f
+		}
+	}
+	return f
 }
 
 // gidFor checks that there is a GID for an address of this machine.
@@ -117,12 +132,22 @@ func (m *machine) gidFor(local, requested netip.Addr) []Finding {
 	return []Finding{f}
 }
 
-// interfaceOf returns the network interface that has an address, or "".
+// interfaceOf returns the first network interface that has an address, or "".
 func (m *machine) interfaceOf(a netip.Addr) string {
+	names := m.interfacesOf(a)
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+// interfacesOf returns the names of the network interfaces that have an address.
+func (m *machine) interfacesOf(a netip.Addr) (names []string) {
 	for name, addrs := range m.addrs {
 		if slices.Contains(addrs, a) {
-			return name
+			names = append(names, name)
 		}
 	}
-	return ""
+	slices.Sort(names)
+	return names
 }

@@ -80,7 +80,7 @@ func (p path) fitMTU() string {
 	if smaller == 0 {
 		return ping + " (if it gets no reply, the path drops even small packets)"
 	}
-	return fmt.Sprintf("%s || ip link set %s mtu %d (if the ping gets no reply, the path drops packets as large as RDMA's: "+
+	return fmt.Sprintf("%s || ip link set %s mtu %d (without a reply, the path drops packets as large as RDMA's: "+
 		"set this MTU at both ends, or a larger one at the switches between them)", ping, netdev, smaller)
 }
 
