@@ -46,7 +46,8 @@ var faults = []fault{
 		undo: "ip link set d0 down; ip link set d0 up; ip addr add 10.9.0.1/24 dev d0"},
 	{name: "address elsewhere", id: "address-elsewhere", noFix: true, args: []string{"-a", "10.77.0.1"},
 		plant: "ip link add d7 type dummy && ip addr add 10.77.0.1/24 dev d7 && ip link set d7 up", undo: "ip link del d7"},
-	{name: "no route", id: "no-route", plant: "true", noFix: true, args: []string{"-a", "203.0.113.9"}},
+	{name: "no route", id: "no-route", plant: "true", args: []string{"-a", "203.0.113.9"},
+		undo: "ip route del 203.0.113.9 dev d0"},
 	{name: "no such device", id: "no-such-device", plant: "true", noFix: true, args: []string{"-d", "mlx5_9"}},
 	{name: "no huge pages", id: "huge-pages", plant: "echo never > /sys/kernel/mm/transparent_hugepage/enabled"},
 	{name: "rdma cgroup", id: "cgroup-rdma", plant: "cd /sys/fs/cgroup && " +
@@ -63,6 +64,8 @@ var faults = []fault{
 	{name: "two devices with the same address", id: "gid-duplicate", plant: "ip link add d7 type dummy && " +
 		"ip addr add 10.9.0.1/24 dev d7 && ip link set d7 up && rdma link add rxe7 type rxe netdev d7",
 		undo: "rdma link del rxe7; ip link del d7; ip addr replace 10.9.0.1/24 dev d0"},
+	{name: "an interface without RDMA and with the device's address", id: "gid-duplicate", undo: "ip link del d7",
+		plant: "ip link add d7 type dummy && ip link set d7 up && ip addr add 10.9.0.1/24 dev d7"},
 	// A message of the connection manager is sent again while the interface is down.
 	{name: "outage while connecting", id: "gsi-error", plant: "rping -c -a 10.9.0.77 -C 1 & " +
 		"until rdma res show qp | grep -q 'type RC'; do :; done; ip link set d0 down; " +
@@ -78,6 +81,7 @@ func TestGuest(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) { p.test(t, f) })
 	}
+	t.Run("IPv6 is disabled", p.testIPv6)
 	t.Run("peer", p.testPeer)
 }
 
@@ -107,12 +111,25 @@ func (p *patient) test(t *testing.T, f fault) {
 	if f.undo != "" && f.noFix {
 		p.run(t, f.undo)
 	}
-	if len(f.args) == 0 {
-		p.mended(t, f.id)
+	if len(f.args) == 0 || !f.noFix {
+		p.mended(t, f.id, f.args...)
 	}
 	if f.undo != "" && !f.noFix {
 		p.run(t, f.undo)
 	}
+}
+
+// testIPv6 disables IPv6, which removes the addresses. The fix enables it.
+func (p *patient) testIPv6(t *testing.T) {
+	const address = "ip -6 addr add fd00:9::1/64 dev d0 nodad"
+	p.run(t, address+" && echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
+	f := p.finds(t, "no-route", nil, "-a", "fd00:9::2")
+	if !strings.Contains(f.Seen, "disable_ipv6") {
+		t.Errorf("%+v does not name the cause", f)
+	}
+	p.run(t, command(f)+" && "+address)
+	p.mended(t, "no-route", "-a", "fd00:9::2")
+	p.run(t, "ip -6 addr del fd00:9::1/64 dev d0")
 }
 
 // testPeer runs both ends in the guest.

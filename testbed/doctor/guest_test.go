@@ -99,9 +99,9 @@ func (p *patient) finds(t *testing.T, id string, limit func(*vm.Cmd), args ...st
 }
 
 // mended checks that doctor does not have a finding any more.
-func (p *patient) mended(t *testing.T, id string) {
+func (p *patient) mended(t *testing.T, id string, args ...string) {
 	t.Helper()
-	if f := p.examine(t, nil).find(id); f != nil {
+	if f := p.examine(t, nil, args...).find(id); f != nil {
 		t.Errorf("still %+v", *f)
 	}
 }
