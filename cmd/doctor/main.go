@@ -6,9 +6,10 @@
 //	doctor -listen          # a peer, until it is interrupted
 //	doctor 192.0.2.1        # this machine, and the connection to a peer that listens
 //	doctor -json | jq -r '.findings[] | select(.severity == "error").fix'
+//	doctor -summary *.json  # what -json has printed on many machines, on one page
 //
 // The exit status is 0 if RDMA works, 1 if a finding is an error, and 2 if the command line is wrong or doctor cannot
-// listen or write its output. Docs/doctor.md lists the findings.
+// listen, read a file or write its output. Docs/doctor.md lists the findings.
 package main
 
 import "github.com/goverbs/goverbs/cmd/internal/doctor"

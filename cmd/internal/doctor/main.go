@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/internal/doctor/check"
 	"github.com/goverbs/goverbs/cmd/internal/doctor/peer"
+	"github.com/goverbs/goverbs/cmd/internal/doctor/summary"
 	"github.com/goverbs/goverbs/internal/version"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdma"
@@ -39,6 +40,8 @@ type options struct {
 	listen, json    bool
 	verbose         bool
 	version         bool
+	summary, html   bool
+	files           []string // with summary
 }
 
 // Main is the main function of the program.
@@ -65,13 +68,15 @@ func run(ctx context.Context, s *check.System, args []string, out io.Writer) (in
 			return failed, err
 		}
 		return healthy, nil
+	case o.summary:
+		return summarize(o, out)
 	case o.listen:
 		if err := listen(ctx, o, out); err != nil {
 			return failed, err
 		}
 		return healthy, nil
 	}
-	r := report{Origin: s.Origin()}
+	r := report{Origin: s.Origin(), Peer: o.peer}
 	r.Findings = check.Run(s, check.Request{Device: o.device, Address: cmp.Or(o.peer, o.address)})
 	if o.peer != "" && r.usable() {
 		at := net.JoinHostPort(o.peer, strconv.Itoa(o.port))
@@ -97,8 +102,8 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.Usage = func() {
-		fmt.Fprintln(out, "usage: doctor [options] [peer]\nChecks RDMA on this machine and, with a peer where doctor "+
-			"-listen runs, the connection to it.")
+		fmt.Fprintln(out, "usage: doctor [options] [peer]\n       doctor -summary [-html] file...\n"+
+			"Checks RDMA on this machine and, with a peer where doctor -listen runs, the connection to it.")
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.device, "d", "", "check only this `device`, such as mlx5_0")
@@ -107,21 +112,56 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.BoolVar(&o.listen, "listen", false, "be the peer of another doctor, until interrupted")
 	f.BoolVar(&o.json, "json", false, "print a JSON document")
 	f.BoolVar(&o.verbose, "v", false, "print facts and notes too")
+	f.BoolVar(&o.summary, "summary", false, "print a summary of files, each with what -json printed on a machine")
+	f.BoolVar(&o.html, "html", false, "with -summary, print a page of HTML")
 	f.BoolVar(&o.version, "version", false, "print the version")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 1 || f.NArg() > 0 && o.listen {
-		return nil, fmt.Errorf("unexpected argument %q: give at most one peer, and none with -listen", f.Arg(f.NArg()-1))
+	return o, o.take(f.Args())
+}
+
+// take checks the options, and takes the arguments.
+func (o *options) take(args []string) error {
+	if o.html && !o.summary || o.summary && len(args) == 0 {
+		return errors.New("-summary needs files with the output of doctor -json, and -html needs -summary")
+	}
+	if o.summary {
+		o.files = args
+		return nil
+	}
+	if len(args) > 1 || len(args) > 0 && o.listen {
+		return fmt.Errorf("unexpected argument %q: give at most one peer, and none with -listen", args[len(args)-1])
 	}
 	if o.port < 1 || o.port > 65535 {
-		return nil, fmt.Errorf("port %d is out of range: use 1 to 65535", o.port)
+		return fmt.Errorf("port %d is out of range: use 1 to 65535", o.port)
 	}
 	if _, err := netip.ParseAddr(o.address); o.address != "" && err != nil {
-		return nil, fmt.Errorf("-a: %w: give an IP address", err)
+		return fmt.Errorf("-a: %w: give an IP address", err)
 	}
-	o.peer = f.Arg(0)
-	return o, nil
+	if len(args) == 1 {
+		o.peer = args[0]
+	}
+	return nil
+}
+
+// summarize prints the summary of files, and returns the exit status.
+func summarize(o *options, out io.Writer) (int, error) {
+	s, err := summary.Read(o.files)
+	if err != nil {
+		return failed, err
+	}
+	write := s.Text
+	if o.html {
+		write = s.HTML
+	}
+	if err := write(out); err != nil {
+		return failed, err
+	}
+	if !s.Healthy() {
+		return faulty, nil
+	}
+	return healthy, nil
 }
 
 // listen serves peers until ctx ends.
@@ -147,6 +187,7 @@ type report struct {
 	check.Origin
 	Healthy  bool            `json:"healthy"`
 	Findings []check.Finding `json:"findings"`
+	Peer     string          `json:"peer,omitempty"` // as on the command line
 	Figures  *peer.Figures   `json:"figures,omitempty"`
 }
 

@@ -30,10 +30,15 @@ func TestRun(t *testing.T) {
 		{newFake(t), "-h", healthy, "usage: doctor [options] [peer]", ""},
 		{newFake(t), "127.0.0.1 -p 1", failed, "", `unexpected argument "1"`},
 		{newFake(t), "-p 1 127.0.0.1", faulty, "fix: doctor -listen", ""},
+		{newFake(t), "-p 1 -json 127.0.0.1", faulty, `"peer": "127.0.0.1"`, ""},
 		{broken, "", faulty, "fix: modprobe rdma_ucm\nOK", ""},
 		{newFake(t), "-x", failed, "", "-x"},
 		{newFake(t), "-p 0", failed, "", "port 0 is out of range"},
 		{newFake(t), "-a host", failed, "", "give an IP address"},
+		{newFake(t), "-summary", failed, "", "-summary needs files"},
+		{newFake(t), "-html", failed, "", "-html needs -summary"},
+		{newFake(t), "-summary /no/such/file", failed, "", "no such file"},
+		{newFake(t), "-summary /dev/null", faulty, "RDMA works on 0 of 1 machines", ""},
 		{newFake(t), "-listen host", failed, "", "none with -listen"},
 	} {
 		var out strings.Builder

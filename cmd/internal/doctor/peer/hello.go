@@ -69,7 +69,7 @@ func exchange(ctx context.Context, c net.Conn, ours *hello, first bool) (*hello,
 			return fmt.Errorf("the peer's doctor has version %d of the protocol, this one %d", theirs.Version, version)
 		}
 		for _, s := range []*string{&theirs.Device, &theirs.Driver, &theirs.Firmware, &theirs.Fault} {
-			*s = strings.Map(printable, *s)
+			*s = Printable(*s)
 		}
 		return theirs.refusal()
 	}
@@ -80,12 +80,14 @@ func exchange(ctx context.Context, c net.Conn, ours *hello, first bool) (*hello,
 	return &theirs, errors.Join(read(), write())
 }
 
-// printable leaves out what a terminal interprets.
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return -1
+// Printable returns s without what a terminal interprets.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
 }
 
 // An end is the device of one end of the connection.

@@ -77,6 +77,11 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s does not work: %+v", id, findings)
 		}
 	}
+	for _, f := range findings {
+		if !Finds(f.ID) {
+			t.Errorf("Finds does not know %s", f.ID)
+		}
+	}
 	if figures == nil || figures.Calls < 8 || figures.Typical <= 0 || figures.P99 < figures.Typical ||
 		figures.MBPerSec <= 0 || !strings.Contains(figures.String(), "MB/s") {
 		t.Errorf("figures %+v", figures)
@@ -288,6 +293,9 @@ func TestTexts(t *testing.T) {
 		{noTCP(&net.DNSError{Name: "nohost.example", IsNotFound: true}), "getent hosts nohost.example", "doctor -listen"},
 		{noTCP(unix.ECONNREFUSED), "doctor -listen", "getent"},
 	} {
+		if !Finds(c.f.ID) {
+			t.Errorf("Finds does not know %s", c.f.ID)
+		}
 		if c.f.Seen == "" || c.f.Why == "" || !strings.HasPrefix(c.f.Fix, c.fix) || strings.Contains(c.f.Fix, c.not) {
 			t.Errorf("%+v, want the fix %s", c.f, c.fix)
 		}

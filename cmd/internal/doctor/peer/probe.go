@@ -18,6 +18,13 @@ import (
 // connectTimeout limits each of the two connections.
 const connectTimeout = 10 * time.Second
 
+// ids lists the IDs of the findings of Probe.
+var ids = []string{"peer", "peer-name", "peer-tcp", "peer-busy", "peer-rdma", "mtu-mismatch", "ud", "share", "send",
+	"read", "write", "atomic", "figures"}
+
+// Finds reports whether a finding with this ID is one of Probe, which is about two machines.
+func Finds(id string) bool { return slices.Contains(ids, id) }
+
 // Probe connects to a doctor that listens at addr, an IP address or name, and port. It returns what it finds, and the
 // figures if all operations work. The TCP connection goes to hello, which is the same address except in tests.
 func Probe(ctx context.Context, addr, hello string) ([]check.Finding, *Figures) {
