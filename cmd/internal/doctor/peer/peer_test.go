@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -211,31 +212,43 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// TestNoRDMA checks the findings if TCP reaches the peer and RDMA does not.
+// TestNoRDMA checks the findings if TCP reaches the peer, which has soft-RoCE, and RDMA does not: because no program
+// listens, or because packets are lost.
 func TestNoRDMA(t *testing.T) {
-	n := verbstest.NewNetwork(t)
-	server, client := n.Machine(), n.Machine()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			_, err = exchange(t.Context(), c, &hello{Version: version, Device: "rxe0", Port: 1, Driver: "rxe", MTU: 256}, false)
-			err = errors.Join(err, c.Close())
+	for _, c := range []struct {
+		cut bool
+		fix string
+	}{{false, "doctor -listen"}, {true, "nft insert rule"}} {
+		n := verbstest.NewNetwork(t)
+		server, client := n.Machine(), n.Machine()
+		if c.cut {
+			n.SetTimeouts(verbstest.Timeouts{Reply: time.Millisecond, Repeats: 2})
+			n.Partition(server, client)
 		}
-		done <- err
-	}()
-	client.Run(func() {
-		findings, figures := Probe(t.Context(), server.AddrPort(7473).String(), l.Addr().String())
-		if figures != nil || len(findings) != 3 || findings[1].ID != "mtu-mismatch" || findings[2].ID != "peer-rdma" {
-			t.Errorf("%+v, %v", findings, figures)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	if err := errors.Join(<-done, l.Close()); err != nil {
-		t.Error(err)
+		done := make(chan error, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				h := &hello{Version: version, Device: "rxe0", Port: 1, Driver: "rxe", MTU: 256}
+				_, err = exchange(t.Context(), c, h, false)
+				err = errors.Join(err, c.Close())
+			}
+			done <- err
+		}()
+		client.Run(func() {
+			findings, figures := Probe(t.Context(), server.AddrPort(7473).String(), l.Addr().String())
+			if figures != nil || len(findings) != 3 || findings[1].ID != "mtu-mismatch" || findings[2].ID != "peer-rdma" ||
+				!strings.HasPrefix(findings[2].Fix, c.fix) {
+				t.Errorf("%+v, %v", findings, figures)
+			}
+		})
+		if err := errors.Join(<-done, l.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -291,6 +304,7 @@ func TestTexts(t *testing.T) {
 		{soft.result("ud", "a datagram", lost), "nft insert rule", "ping"},
 		{soft.result("read", "a READ", errDamaged), "ethtool -S d0", "ping"},
 		{noTCP(&net.DNSError{Name: "nohost.example", IsNotFound: true}), "getent hosts nohost.example", "doctor -listen"},
+		{noTCP(&net.DNSError{Name: "slow.example", IsTimeout: true}), "getent hosts slow.example", "doctor -listen"},
 		{noTCP(unix.ECONNREFUSED), "doctor -listen", "getent"},
 	} {
 		if !Finds(c.f.ID) {
