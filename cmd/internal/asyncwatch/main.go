@@ -34,7 +34,6 @@ const usageText = `Usage:
 Options:
   -d, --ib-dev=<dev>     use IB device <dev> (default first device found)
   -h, --help             print a help text and exit
-      --version          print the version and exit
 `
 
 func run(ctx context.Context, args []string, w io.Writer) error {
