@@ -226,20 +226,11 @@ func TestNoRDMA(t *testing.T) {
 			n.SetTimeouts(verbstest.Timeouts{Reply: time.Millisecond, Repeats: 2})
 			n.Partition(server, client)
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() {
-			c, err := l.Accept()
-			if err == nil {
-				h := &hello{Version: version, Device: "rxe0", Port: 1, Driver: "rxe", MTU: 256}
-				_, err = exchange(t.Context(), c, h, false)
-				err = errors.Join(err, c.Close())
-			}
-			done <- err
-		}()
+		l, done := acceptOne(t, func(c net.Conn) error {
+			h := &hello{Version: version, Device: "rxe0", Port: 1, Driver: "rxe", MTU: 256}
+			_, err := exchange(t.Context(), c, h, false)
+			return err
+		})
 		client.Run(func() {
 			findings, figures := Probe(t.Context(), server.AddrPort(7473).String(), l.Addr().String())
 			if figures != nil || len(findings) != 3 || findings[1].ID != "mtu-mismatch" || findings[2].ID != "peer-rdma" ||
@@ -253,23 +244,32 @@ func TestNoRDMA(t *testing.T) {
 	}
 }
 
+// acceptOne listens, and calls f with the first connection, which it closes. Then done has the error.
+func acceptOne(t *testing.T, f func(c net.Conn) error) (l net.Listener, done <-chan error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = errors.Join(f(c), c.Close())
+		}
+		ended <- err
+	}()
+	return l, ended
+}
+
 // TestHostileHello checks that a peer that sends something else is reported.
 func TestHostileHello(t *testing.T) {
 	for _, line := range []string{"", "GET / HTTP/1.1\r\n", "{}\n", "{\"Version\":1,\"Datagrams\":\"x\"}\n",
 		strings.Repeat("x", 1<<16)} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() {
-			c, err := l.Accept()
-			if err == nil {
-				_, _ = io.WriteString(c, line) // the client may have closed its end
-				err = c.Close()
-			}
-			done <- err
-		}()
+		l, done := acceptOne(t, func(c net.Conn) error {
+			_, _ = io.WriteString(c, line) // the client may have closed its end
+			return nil
+		})
 		client := verbstest.New(t)
 		client.Run(func() {
 			findings, _ := Probe(t.Context(), client.AddrPort(1).String(), l.Addr().String())
