@@ -366,6 +366,25 @@ func TestSharedRemoval(t *testing.T) {
 	running.Wait()
 }
 
+// TestSharedRemovalIdle checks that a listener gives up the receives of a device that was removed when nothing was sent.
+func TestSharedRemovalIdle(t *testing.T) {
+	_, servers, m := honestConns(t, 2, &Options{Linger: -1}, &ListenOptions{SharedReceives: 16,
+		Options: Options{Linger: -1}})
+	m.RemoveDevice()
+	for _, c := range servers {
+		<-c.cm.Disconnected()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	set := servers[0].sharing
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if len(set.all) > 0 {
+		t.Errorf("the listener keeps the receives of %d devices", len(set.all))
+	}
+}
+
 // TestSharedOldPeer checks that a client of an earlier version gets no more credits than those in the hello.
 func TestSharedOldPeer(t *testing.T) {
 	network := verbstest.NewNetwork(t)

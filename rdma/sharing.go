@@ -1,6 +1,10 @@
 package rdma
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
 
 // This file has what a connection does with shared receives.
 
@@ -74,6 +78,9 @@ func (c *Conn) leaveShared() error {
 	c.widened = 0
 	c.mu.Unlock()
 	c.account.release(widened)
+	if errors.Is(c.cm.Err(), uverbs.ErrDeviceGone) { // of an idle connection, nobody else has noticed
+		c.shared.gone.Store(true)
+	}
 	err := c.sharing.leave(c.shared)
 	c.left = err == nil
 	return err
