@@ -185,6 +185,14 @@ func (a *account) release(n int64) {
 	b.grant(a.peer)
 }
 
+// unreserve ends the use of n bytes that count for no peer, and grants memory to claims that wait.
+func (b *budget) unreserve(n int64) {
+	b.used.Unreserve(n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grant(netip.Addr{})
+}
+
 // makeRoom deregisters memory of the pool that nothing uses, as far as it would exceed the listener's limit together
 // with what is used. The caller does not hold c.mu.
 func (c *Conn) makeRoom() {

@@ -83,7 +83,9 @@ func (m *memory) giveBack(s uint64) {
 	case m.conn != nil:
 		m.conn.releaseSlot(m)
 	case m.shared != nil:
-		m.owner.releaseShared(m)
+		owner := m.owner
+		m.owner = nil // another connection may have the receive next, and owner may be closed
+		owner.releaseShared(m)
 	}
 }
 

@@ -148,7 +148,7 @@ func (s *shared) close() error {
 		s.unhold(s.mr)
 	}
 	if b := s.set.budget; b != nil {
-		b.used.Unreserve(s.reserved)
+		b.unreserve(s.reserved)
 		s.reserved = 0
 	}
 	return nil
@@ -234,6 +234,8 @@ func (s *shared) runSweeper() {
 		}
 		if sweeping = found || !armed && !s.gone.Load() || pause < sweepLater; sweeping {
 			timer.Reset(pause)
+		} else {
+			s.freeSpares()
 		}
 	}
 }
@@ -286,6 +288,13 @@ func (s *shared) getSpare() *memory {
 	s.spares, m.next = m.next, nil
 	s.spare--
 	return m
+}
+
+// freeSpares frees the spares.
+func (s *shared) freeSpares() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spares, s.spare = nil, 0
 }
 
 // putSpare takes back memory of getSpare. As many are kept as there are receives.

@@ -366,7 +366,7 @@ func TestSharedRemoval(t *testing.T) {
 	running.Wait()
 }
 
-// TestSharedRemovalIdle checks that a listener gives up the receives of a device that was removed when nothing was sent.
+// TestSharedRemovalIdle checks that a listener gives up the receives of a device that is removed while nothing is sent.
 func TestSharedRemovalIdle(t *testing.T) {
 	_, servers, m := honestConns(t, 2, &Options{Linger: -1}, &ListenOptions{SharedReceives: 16,
 		Options: Options{Linger: -1}})
