@@ -489,13 +489,13 @@ func TestSharedHostile(t *testing.T) {
 }
 
 // TestSharedClients has many clients of one listener.
-func TestSharedClients(t *testing.T) { callFromMany(t, 300) }
+func TestSharedClients(t *testing.T) { callFromMany(t, 300, 256) }
 
-// callFromMany has n clients of one listener call at the same time.
-func callFromMany(t *testing.T, n int) {
+// callFromMany has n clients of one listener, which share receives, call at the same time.
+func callFromMany(t *testing.T, n, receives int) {
 	network := verbstest.NewNetwork(t)
 	server, client := network.Machine(), network.Machine()
-	l, accepted := accepting(t, server, &ListenOptions{SharedReceives: 256, MaxMemory: 1 << 30, MaxMemoryPerPeer: -1,
+	l, accepted := accepting(t, server, &ListenOptions{SharedReceives: receives, MaxMemory: 1 << 30, MaxMemoryPerPeer: -1,
 		MaxConnsPerPeer: -1})
 	var all []*Conn
 	var serving sync.WaitGroup
