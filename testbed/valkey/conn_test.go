@@ -9,20 +9,17 @@ import (
 
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/valkeyrdma"
-	"github.com/goverbs/goverbs/verbstest"
 )
 
-// The connections of package valkeyrdma do what every net.Conn does.
-func TestValkey(t *testing.T) {
-	n := verbstest.NewNetwork(t)
-	server, client := n.Machine(), n.Machine()
+// testConn checks that the connections of package valkeyrdma do what every net.Conn does. The server is at addr.
+func testConn(t *testing.T, addr string, onServer, onClient func(func())) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		var l net.Listener
-		server.Run(func() { l, err = valkeyrdma.Listen(":6379") })
+		onServer(func() { l, err = valkeyrdma.Listen(addr) })
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		client.Run(func() { c1, err = valkeyrdma.DialContext(t.Context(), server.AddrPort(6379).String()) })
+		onClient(func() { c1, err = valkeyrdma.DialContext(t.Context(), addr) })
 		if err == nil {
 			c2, err = l.Accept()
 		}

@@ -1,4 +1,4 @@
-//go:build vm
+//go:build vm || device
 
 package valkey_test
 
@@ -193,6 +193,9 @@ func publish(t *testing.T, c valkey.Client) {
 // Values come back as they were, from those that are sent inline to those that fill the buffers many times.
 func TestValues(t *testing.T) {
 	sizes := []int{0, 1, 63, 64, 65, 4096, 1<<16 - 1, 1<<20 - 40, 1 << 20, 1<<20 + 1, 5<<20 + 123, 64 << 20}
+	if testing.Short() {
+		sizes = sizes[:len(sizes)-1]
+	}
 	values(t, start(t).dial(), sizes...)
 }
 
@@ -216,7 +219,11 @@ func values(t *testing.T, c valkey.Client, sizes ...int) {
 
 // Many connections with many commands in flight.
 func TestManyInFlight(t *testing.T) {
-	const conns, inFlight, each = 64, 64, 1
+	const inFlight, each = 64, 1
+	conns := 64
+	if testing.Short() {
+		conns = 8
+	}
 	r := start(t)
 	ctx := limit(t)
 	var all sync.WaitGroup
@@ -272,6 +279,10 @@ func TestKilledServer(t *testing.T) {
 // A server that is busy gets no more messages than it has receives: one more would end the connection.
 func TestBusyServer(t *testing.T) {
 	const pings = 5000
+	loops := "2e7"
+	if testing.Short() {
+		loops = "4e6"
+	}
 	r := start(t)
 	var c net.Conn
 	r.onClient(func() {
@@ -285,7 +296,7 @@ func TestBusyServer(t *testing.T) {
 		_, err := io.CopyN(io.Discard, c, int64(len(":1\r\n")+pings*len("+PONG\r\n")))
 		read <- err
 	}()
-	const busy = `EVAL "local n = 0 for i = 1, 2e7 do n = n + i end return 1" 0`
+	busy := `EVAL "local n = 0 for i = 1, ` + loops + ` do n = n + i end return 1" 0`
 	for i := range 1 + pings {
 		command := "PING\r\n"
 		if i == 0 {

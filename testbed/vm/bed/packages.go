@@ -113,7 +113,7 @@ const preloadOnly = `^(librdmacm1t64|libibverbs1|ibverbs-providers|rdmacm-utils|
 const fabricOnly = `^(libfabric1|libfabric-bin|libfabric-dev|libpsm2-2|libnuma1)$`
 
 // valkeyOnly matches Valkey and the libraries that it is linked with and that Root lacks.
-const valkeyOnly = `^(valkey-server|valkey-tools|libjemalloc2|liblzf1|libatomic1)$`
+const valkeyOnly = `^(valkey-server|valkey-tools|libjemalloc2|liblzf1|libatomic1|libstdc\+\+6)$`
 
 // appsPackages are programs that use RDMA for a purpose, and the parts of NFS and of storage that the kernel lacks.
 var appsPackages = []string{"ucx-utils", "openmpi-bin", "python3-mpi4py", "nfs-kernel-server", "fio"}
