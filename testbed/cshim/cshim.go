@@ -119,6 +119,11 @@ func (h *Host) Command(name string, args ...string) *exec.Cmd {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), Timeout)
 	h.t.Cleanup(cancel)
+	return h.command(ctx, name, args...)
+}
+
+// command is Command without the timeout.
+func (h *Host) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	all := h.root.loaded(name, args...)
 	c := exec.CommandContext(ctx, all[0], all[1:]...)
 	c.Env = slices.Concat([]string{"PYTHONHOME=" + h.Path("usr"),

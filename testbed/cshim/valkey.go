@@ -109,14 +109,14 @@ func ValkeyArgs(module string) []string {
 	return []string{"--port", "0", "--save", "", "--protected-mode", "no", "--loadmodule", module}
 }
 
-// ValkeyServer returns a command that runs Valkey's server at port 6379 of the address. See [Host.Command].
+// ValkeyServer returns a command that runs Valkey's server at port 6379 of the address until the test ends.
 func (h *Host) ValkeyServer(addr string) *exec.Cmd {
 	h.t.Helper()
 	v := theValkey()
 	if v.err != nil {
 		h.t.Fatal(v.err)
 	}
-	c := h.Command("valkey-server")
+	c := h.command(h.t.Context(), "valkey-server")
 	c.Args = slices.Concat([]string{c.Args[0],
 		"--library-path", filepath.Join(v.tree, "usr/lib", triple) + ":" + h.root.libs,
 		"--preload", h.root.preload + ":" + v.module, filepath.Join(v.tree, "usr/bin/valkey-server")},
