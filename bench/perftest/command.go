@@ -9,8 +9,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/getopt"
 	"github.com/goverbs/goverbs/internal/version"
 )
 
@@ -41,6 +43,10 @@ func command(ctx context.Context, name string, args []string, out, progress io.W
 		if len(args) == 0 {
 			return fmt.Errorf("usage: %s TEST [options] [host]; the tests: %v; TEST -h lists options", name, Tests)
 		}
+		if getopt.IsHelp(args[0]) {
+			_, err := io.WriteString(out, help(name))
+			return err
+		}
 		if t, ok = TestNamed(args[0]); !ok {
 			return fmt.Errorf("%s: there is no test %q: choose from %v", name, args[0], Tests)
 		}
@@ -61,6 +67,19 @@ func command(ctx context.Context, name string, args []string, out, progress io.W
 		return fmt.Errorf("%v: %w", t, err)
 	}
 	return nil
+}
+
+// help returns the help text of the program for all tests.
+func help(name string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %[1]s TEST [options]            start a server and wait for connection\n"+
+		"  %[1]s TEST [options] <host>     connect to server at <host>\n"+
+		"  %[1]s TEST -h                   list the options of a test\n\nTests:\n", name)
+	for _, t := range Tests {
+		what := choose(t.Bandwidth, "bandwidth", "latency")
+		fmt.Fprintf(&b, "  %-12v%s of %s\n", t, what, [...]string{"SEND", "RDMA WRITE", "", "RDMA READ", "atomics"}[t.Verb])
+	}
+	return b.String()
 }
 
 // printVersion prints the version of perftest as C's does, and below it that of the program.

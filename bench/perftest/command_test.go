@@ -10,6 +10,9 @@ import (
 func TestCommand(t *testing.T) {
 	for _, c := range []struct{ name, args, out, err string }{
 		{"goverbs-perftest", "", "", "usage: goverbs-perftest TEST [options] [host]; the tests: [send_lat send_bw"},
+		{"perftest", "-h", "Usage:\n  perftest TEST [options] ", ""},
+		{"perftest", "--help", "Usage:\n  perftest TEST [options] ", ""},
+		{"goverbs-perftest", "-x", "", `there is no test "-x": choose from [send_lat`},
 		{"goverbs-perftest", "send_la", "", `there is no test "send_la": choose from [send_lat`},
 		{"goverbs-perftest", "ib_send_lat -V", "Version: 6.24\ngoverbs ", ""},
 		{"goverbs-perftest", "-version", "Version: 6.24\ngoverbs ", ""},
@@ -24,5 +27,18 @@ func TestCommand(t *testing.T) {
 			!strings.HasPrefix(out.String(), c.out) {
 			t.Errorf("%s %s: %q, %v", c.name, c.args, out.String(), err)
 		}
+	}
+}
+
+// The help names every test, and how to list the options of one.
+func TestHelp(t *testing.T) {
+	text := help("perftest")
+	for _, test := range Tests {
+		if !strings.Contains(text, "\n  "+test.String()+" ") {
+			t.Errorf("no line for %v:\n%s", test, text)
+		}
+	}
+	if !strings.Contains(text, "\n  perftest TEST -h ") {
+		t.Error(text)
 	}
 }

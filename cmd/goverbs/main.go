@@ -24,6 +24,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/internal/rnc"
 	"github.com/goverbs/goverbs/cmd/internal/rping"
 	"github.com/goverbs/goverbs/cmd/internal/rproxy"
+	"github.com/goverbs/goverbs/internal/getopt"
 	"github.com/goverbs/goverbs/internal/version"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
@@ -42,6 +43,10 @@ func main() {
 	main, args := choose(os.Args)
 	if main == nil && version.Asked(os.Args[1:]) {
 		main = printVersion
+	}
+	if main == nil && len(os.Args) == 2 && getopt.IsHelp(os.Args[1]) {
+		usage(os.Stdout)
+		return
 	}
 	if main == nil {
 		usage(os.Stderr)
@@ -78,5 +83,6 @@ func choose(args []string) (main func(), rest []string) {
 
 func usage(w io.Writer) {
 	names := slices.Sorted(maps.Keys(programs))
-	fmt.Fprintf(w, "usage: goverbs PROGRAM [arguments]; the programs: %s\n", strings.Join(names, " "))
+	fmt.Fprintf(w, "usage: goverbs PROGRAM [arguments]; the programs: %s; PROGRAM -h lists options\n",
+		strings.Join(names, " "))
 }

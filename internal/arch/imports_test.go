@@ -92,7 +92,7 @@ var layers = []struct {
 	{"testbed/...", []string{"..."}},
 	{"bench/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/...", "bench/...", "internal/getopt",
 		"internal/version"}},
-	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "internal/version", "provider/all"}},
+	{"cmd/goverbs", []string{"bench/perftest", "cmd/internal/...", "internal/getopt", "internal/version", "provider/all"}},
 	{"cmd/internal/doctor/...", []string{"rdma", "cm", "uverbs", "provider/all", "cmd/internal/doctor/...",
 		"internal/nldev", "internal/version"}},
 	{"cmd/internal/program/programtest", []string{"cmd/internal/program", "verbstest"}},

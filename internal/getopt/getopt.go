@@ -43,6 +43,9 @@ func (o *Option) String() string {
 // ErrHelp is returned for -h or --help if the program has no such option.
 var ErrHelp = errors.New("getopt: help requested")
 
+// IsHelp reports whether an argument requests help: -h, -help or --help.
+func IsHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
+
 // Parse calls Set for each option in args, in order, and returns the operands.
 func Parse(args []string, options []Option) (operands []string, err error) {
 	for len(args) > 0 {
