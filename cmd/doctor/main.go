@@ -4,7 +4,7 @@
 //
 //	doctor                  # this machine
 //	doctor -listen          # a peer, until it is interrupted
-//	doctor 192.0.2.1        # this machine, and the connection to a peer that listens
+//	doctor 192.0.2.1        # this machine, and the connection to a peer that listens, or to several
 //	doctor -json | jq -r '.findings[] | select(.severity == "error").fix'
 //	doctor -summary *.json  # what -json has printed on many machines, on one page
 //

@@ -35,7 +35,7 @@ const (
 // options holds the command-line options.
 type options struct {
 	device, address string
-	peer            string
+	peers           []string
 	port            int
 	listen, json    bool
 	verbose         bool
@@ -76,25 +76,58 @@ func run(ctx context.Context, s *check.System, args []string, out io.Writer) (in
 		}
 		return healthy, nil
 	}
-	r := report{Origin: s.Origin(), Peer: o.peer}
-	r.Findings = check.Run(s, check.Request{Device: o.device, Address: cmp.Or(o.peer, o.address)})
-	if o.peer != "" && r.usable() {
-		at := net.JoinHostPort(o.peer, strconv.Itoa(o.port))
+	return examineAll(ctx, s, o, out)
+}
+
+// examineAll examines the machine, and the connection to each peer, and returns the exit status.
+func examineAll(ctx context.Context, s *check.System, o *options, out io.Writer) (int, error) {
+	peers := inTurn(o.peers, s.Is)
+	if len(peers) == 0 {
+		peers = []string{""}
+	}
+	status := healthy
+	for i, p := range peers {
+		if i > 0 && ctx.Err() != nil {
+			return failed, fmt.Errorf("%w: %d of %d peers were not examined", context.Cause(ctx), len(peers)-i, len(peers))
+		}
+		r := examine(ctx, s, o, p)
+		write := r.text
+		switch {
+		case o.json:
+			write = r.document
+		case len(peers) > 1:
+			if _, err := fmt.Fprintf(out, "Peer %s:\n", p); err != nil {
+				return failed, err
+			}
+		}
+		if err := write(out, o.verbose); err != nil {
+			return failed, err
+		}
+		if !r.Healthy {
+			status = faulty
+		}
+	}
+	return status, nil
+}
+
+// inTurn returns the peers in the order in which a machine examines them: those after itself first, and itself last, so
+// that machines with the same list that begin at the same time do not have the same peer.
+func inTurn(peers []string, self func(string) bool) []string {
+	i := slices.IndexFunc(peers, self) + 1
+	return slices.Concat(peers[i:], peers[:i])
+}
+
+// examine examines the machine and, unless the peer is "", the connection to it.
+func examine(ctx context.Context, s *check.System, o *options, to string) *report {
+	r := &report{Origin: s.Origin(), Peer: to}
+	r.Findings = check.Run(s, check.Request{Device: o.device, Address: cmp.Or(to, o.address)})
+	if to != "" && r.usable() {
+		at := net.JoinHostPort(to, strconv.Itoa(o.port))
 		found, figures := peer.Probe(ctx, at, at)
 		r.Findings, r.Figures = append(r.Findings, found...), figures
 	}
 	r.Healthy = check.Worst(r.Findings) < check.Error
-	write := r.text
-	if o.json {
-		write = r.document
-	}
-	if err := write(out, o.verbose); err != nil {
-		return failed, err
-	}
-	if !r.Healthy {
-		return faulty, nil
-	}
-	return healthy, nil
+	return r
 }
 
 func parse(args []string, out io.Writer) (*options, error) {
@@ -102,15 +135,15 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.Usage = func() {
-		fmt.Fprintln(out, "usage: doctor [options] [peer]\n       doctor -summary [-html] file...\n"+
-			"Checks RDMA on this machine and, with a peer where doctor -listen runs, the connection to it.")
+		fmt.Fprintln(out, "usage: doctor [options] [peer...]\n       doctor -summary [-html] file...\n"+
+			"Checks RDMA on this machine and, with peers where doctor -listen runs, the connection to each.")
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.device, "d", "", "check only this `device`, such as mlx5_0")
 	f.StringVar(&o.address, "a", "", "check that programs can use this `address` of the machine")
 	f.IntVar(&o.port, "p", peer.Port, "`port` of the peer, or to listen at")
 	f.BoolVar(&o.listen, "listen", false, "be the peer of another doctor, until interrupted")
-	f.BoolVar(&o.json, "json", false, "print a JSON document")
+	f.BoolVar(&o.json, "json", false, "print a JSON document, one for each peer")
 	f.BoolVar(&o.verbose, "v", false, "print facts and notes too")
 	f.BoolVar(&o.summary, "summary", false, "print a summary of files, each with what -json printed on a machine")
 	f.BoolVar(&o.html, "html", false, "with -summary, print a page of HTML")
@@ -130,8 +163,11 @@ func (o *options) take(args []string) error {
 		o.files = args
 		return nil
 	}
-	if len(args) > 1 || len(args) > 0 && o.listen {
-		return fmt.Errorf("unexpected argument %q: give at most one peer, and none with -listen", args[len(args)-1])
+	if len(args) > 0 && o.listen {
+		return fmt.Errorf("unexpected argument %q: give no peer with -listen", args[0])
+	}
+	if i := slices.IndexFunc(args, func(a string) bool { return a == "" || a[0] == '-' }); i >= 0 {
+		return fmt.Errorf("unexpected argument %q: give options before peers", args[i])
 	}
 	if o.port < 1 || o.port > 65535 {
 		return fmt.Errorf("port %d is out of range: use 1 to 65535", o.port)
@@ -139,9 +175,7 @@ func (o *options) take(args []string) error {
 	if _, err := netip.ParseAddr(o.address); o.address != "" && err != nil {
 		return fmt.Errorf("-a: %w: give an IP address", err)
 	}
-	if len(args) == 1 {
-		o.peer = args[0]
-	}
+	o.peers = args
 	return nil
 }
 
