@@ -19,6 +19,7 @@ type endpoint struct {
 	dev      *uverbs.Context
 	pd       *uverbs.PD
 	mrs      []*uverbs.MR // one, or one for each QP
+	huge     [][]byte     // memory of the MRs, with --use_hugepages
 	srq      *uverbs.SRQ
 	scq, rcq *uverbs.CQ
 	qps      []*queue
@@ -143,17 +144,23 @@ func (e *endpoint) explainQP(err error) error {
 		len(e.qps)+1, e.o.QPs)
 }
 
-// makeMemory allocates one region for all QPs, or one for each (--mr_per_qp).
+// regions returns the number of regions: one for all QPs, or one for each (--mr_per_qp).
+func (o *Options) regions() int { return choose(o.MRPerQP, o.QPs, 1) }
+
+// makeMemory allocates the regions.
 func (e *endpoint) makeMemory(access uverbs.Access) error {
-	n, each := 1, 2*e.o.QPs*e.o.stride()
-	if e.o.MRPerQP {
-		n, each = e.o.QPs, 2*e.o.stride()
-	}
+	n := e.o.regions()
+	each := 2 * e.o.QPs / n * e.o.stride()
 	if e.o.OnDemand {
 		access |= uverbs.OnDemand
 	}
+	if e.o.HugePages {
+		if err := e.o.checkHugePages("/proc/meminfo", n, each); err != nil {
+			return err
+		}
+	}
 	for range n {
-		mr, err := e.pd.Alloc(each, access)
+		mr, err := e.allocMR(each, access)
 		if err != nil {
 			return err
 		}
@@ -163,6 +170,18 @@ func (e *endpoint) makeMemory(access uverbs.Access) error {
 		}
 	}
 	return nil
+}
+
+// allocMR allocates and registers memory.
+func (e *endpoint) allocMR(bytes int, access uverbs.Access) (*uverbs.MR, error) {
+	if !e.o.HugePages {
+		return e.pd.Alloc(bytes, access)
+	}
+	b, err := e.mapHugePages(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return e.pd.RegMR(b, access)
 }
 
 func (e *endpoint) qpConfig() uverbs.QPConfig {
@@ -317,7 +336,7 @@ func (e *endpoint) close() error {
 	for _, id := range e.ids {
 		errs = append(errs, id.Close())
 	}
-	errs = append(errs, e.dev.Close())
+	errs = append(errs, e.dev.Close(), e.unmapHugePages())
 	if e.ctl != nil {
 		errs = append(errs, e.ctl.close())
 	}

@@ -38,6 +38,12 @@ func (o *Options) bufferBytes() uint64 {
 // would grant the allocation and kill processes later.
 func (o *Options) checkMemory(file string) error {
 	need, buffers := o.timestampBytes(), o.bufferBytes()
+	if o.HugePages { // they are not part of the available memory
+		if err := o.checkHugePages(file, o.regions(), int(buffers)/o.regions()); err != nil {
+			return err
+		}
+		buffers = 0
+	}
 	if need+buffers < 16<<20 {
 		return nil
 	}
@@ -45,10 +51,11 @@ func (o *Options) checkMemory(file string) error {
 	if err != nil {
 		return err
 	}
-	free, err := availableMemory(string(text))
+	free, err := meminfo(string(text), "MemAvailable") // that programs can allocate without swapping
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+	free <<= 10
 	switch {
 	case need+buffers <= free:
 		return nil
@@ -64,13 +71,12 @@ func (o *Options) checkMemory(file string) error {
 		"duration with -D", o.Iters, need>>20, free>>20)
 }
 
-// availableMemory returns the memory that programs can allocate without swapping.
-func availableMemory(meminfo string) (bytes uint64, err error) {
-	for line := range strings.Lines(meminfo) {
-		var kB uint64
-		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kB); err == nil {
-			return kB << 10, nil
+// meminfo returns the number of a field of /proc/meminfo, in KiB or in pages.
+func meminfo(text, field string) (n uint64, err error) {
+	for line := range strings.Lines(text) {
+		if _, err := fmt.Sscanf(line, field+": %d", &n); err == nil {
+			return n, nil
 		}
 	}
-	return 0, errors.New("it has no MemAvailable")
+	return 0, errors.New("it has no " + field)
 }

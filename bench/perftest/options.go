@@ -63,6 +63,7 @@ type Options struct {
 	SRQ         bool // all QPs share one receive queue
 	MRPerQP     bool
 	OnDemand    bool // on-demand paging
+	HugePages   bool // the memory has huge pages, which /proc/sys/vm/nr_hugepages reserves
 	InOrder     bool // no out-of-order QPs
 	WaitDestroy int  // seconds before the objects are closed
 	CPUUtil     bool

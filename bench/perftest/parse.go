@@ -109,6 +109,7 @@ func (o *Options) common() []getopt.Option {
 			o.setFlowLabels),
 		n(0, "dlid", "lid", "Set a Destination LID instead of getting it from the other side", i(&o.DLID, 1, 0xffff)),
 		n(0, "odp", "", "Use On Demand Paging instead of Memory Registration", f(&o.OnDemand)),
+		n(0, "use_hugepages", "", "Use huge pages, which /proc/sys/vm/nr_hugepages reserves", f(&o.HugePages)),
 		n(0, "cpu_util", "", "Show CPU Utilization in report, valid only in Duration mode", f(&o.CPUUtil)),
 		n(0, "wait_destroy", "seconds", "Wait <seconds> before destroying allocated resources",
 			i(&o.WaitDestroy, 0, 1<<31-1)),

@@ -53,7 +53,6 @@ var rejected = []struct{ arg, why, names string }{
 	{"", onePort, "O:dualport report-per-port"},
 	{"list", "not supported: read them in /sys/class/infiniband before and after the run", "W:report-counters"},
 	{"", "perftest has rejected such peers since 6.24", "dont_xchg_versions"},
-	{"", "memory of 2 MiB or more uses huge pages if possible", "use_hugepages"},
 	{"", "only SRD queue pairs have it, which are not supported", "unsolicited_write"},
 	{"", "not supported: the test measures accesses to memory", "use-null-mr"},
 	{"value", "the port determines the link layer", "force-link"},

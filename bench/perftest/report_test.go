@@ -197,7 +197,7 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
-	if _, err := availableMemory("MemTotal: 1 kB\n"); err == nil {
+	if _, err := meminfo("MemTotal: 1 kB\n", "MemAvailable"); err == nil {
 		t.Error("no memory at all, and no error")
 	}
 }

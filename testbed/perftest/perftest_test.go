@@ -170,6 +170,7 @@ func TestPerftest(t *testing.T) {
 	}
 	t.Run("dc", h.testDC)
 	t.Run("infinite", h.testInfinite)
+	t.Run("hugepages", h.testHugePages)
 	t.Run("allocations", h.testAllocations)
 	t.Run("json", h.testJSON)
 	t.Run("ours", h.testOurs)
