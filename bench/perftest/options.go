@@ -70,6 +70,7 @@ type Options struct {
 
 	Gbits       bool // print Gb/s instead of MiB/s
 	ReportBoth  bool
+	Counters    []string // files below /sys/class/infiniband/DEVICE/ports/PORT whose increase is printed
 	Histogram   bool
 	Unsorted    bool
 	Output      string // "": everything; bandwidth, message_rate or latency: only this figure
@@ -85,6 +86,7 @@ type Options struct {
 	noPeakByDefault bool          // the peak is not measured, although -N was not given
 	cqModByList     bool          // CQMod is PostList, although -Q was not given
 	payload         []byte
+	counters        []*counter
 	busy            float64 // CPU utilization of the last run, in percent
 
 	run uint64 // identifies the run to the server; not 0

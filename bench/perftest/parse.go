@@ -89,6 +89,8 @@ func (o *Options) common() []getopt.Option {
 		n('T', "tos", "tos", "Type of service of rdma_cm QPs, only with -R (default off)", i(&o.TOS, 0, 255)),
 		n('u', "qp-timeout", "timeout", "QP timeout, 4 usec * 2^timeout (default 14)", i(&o.QPTimeout, 0, 31)),
 		n('V', "version", "", "Display version number", f(&o.ShowVersion)),
+		n('W', "report-counters", "list of counter names", "Report performance counter change (example: "+
+			"\"counters/port_xmit_data,hw_counters/out_of_buffer\")", o.setCounters),
 		n('x', "gid-index", "index", "Test uses GID with GID index", i(&o.GIDIndex, 0, 255)),
 		n('z', "comm_rdma_cm", "", "Communicate with rdma_cm module to exchange data - use regular QPs", f(&o.CommCM)),
 		n(0, "out_json", "", "Save the report in a json file", f(&o.JSON)),

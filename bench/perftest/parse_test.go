@@ -73,6 +73,8 @@ func TestParseMistakes(t *testing.T) {
 		{"send_lat a b", "there are 2: a b"},
 		{"send_lat -q 2", "option -q, --qp: only bandwidth tests have it"},
 		{"send_lat -C", "option -C, --report-cycles: CPU cycles are not counted"},
+		{"send_lat -W a,../../x", `option -W, --report-counters: "../../x" is not a file of the port`},
+		{"send_lat -W a,", `"" is not a file of the port`},
 		{"write_lat -e", "a WRITE causes no completion at the peer"},
 		{"read_bw -c UC", "-c here: READs and atomics need RC or DC"},
 		{"write_bw -c UD", "-c here: UD supports only SEND"},

@@ -51,7 +51,6 @@ var rejected = []struct{ arg, why, names string }{
 	{"", noMulticast, "g:mcg connectionless"},
 	{"gid", noMulticast, "M:MGID"},
 	{"", onePort, "O:dualport report-per-port"},
-	{"list", "not supported: read them in /sys/class/infiniband before and after the run", "W:report-counters"},
 	{"", "perftest has rejected such peers since 6.24", "dont_xchg_versions"},
 	{"", "only SRD queue pairs have it, which are not supported", "unsolicited_write"},
 	{"", "not supported: the test measures accesses to memory", "use-null-mr"},

@@ -78,6 +78,7 @@ func (o *Options) printLatency(f latencyFigures) {
 		o.printf(" %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
 			f.size, f.iters, f.min, f.max, f.typical, f.avg, f.stdev, f.percentile99, f.percentile999)
 	}
+	o.printCounters()
 	o.writeJSON(o.latencyJSON(f))
 }
 
@@ -114,6 +115,7 @@ func (o *Options) printBandwidth(r bwReport) {
 	default:
 		o.printf(format, r.size, r.iters, r.peak, r.avg, r.rate, o.extra())
 	}
+	o.printCounters()
 	o.writeJSON(o.bandwidthJSON(r))
 }
 

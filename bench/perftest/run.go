@@ -42,6 +42,9 @@ func run(ctx context.Context, o *Options, out io.Writer, find func(name string) 
 	}
 	e := &endpoint{o: &p, dev: dev}
 	defer func() { err = errors.Join(err, e.close()) }()
+	if err := p.openCounters("/sys/class/infiniband"); err != nil {
+		return err
+	}
 	monitor, monitored := newDeviceMonitor(ctx, &p, dev)
 	defer monitor.stop()
 	if err = e.open(monitored); err == nil {

@@ -3,8 +3,11 @@
 package perftest
 
 import (
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
@@ -22,4 +25,28 @@ func (h *host) testHugePages(t *testing.T) {
 	reserve("8")
 	h.both(t, c)
 	reserve("0")
+}
+
+// testCounters compares the counters that both programs report. Both ends are on rxe0, which counts packets of both.
+func (h *host) testCounters(t *testing.T) {
+	counted := regexp.MustCompile(`(?m)^(\t[a-z_/]+=)[1-9][0-9]{2,}(\r?)$`)
+	hundreds := func(said string) string { return form(counted.ReplaceAllString(said, "${1}hundreds$2")) }
+	for _, c := range []run{
+		{"send_bw", "-n 200 -s 64 -W hw_counters/sent_pkts,hw_counters/rcvd_pkts,hw_counters/link_downed"},
+		{"write_bw", "-n 200 -s 64 -b --report-both -W hw_counters/sent_pkts"},
+		{"write_lat", "-n 200 --report-counters=hw_counters/rcvd_pkts"},
+		{"read_lat", "-D 1 -f 0 -W hw_counters/rcvd_pkts"},
+	} {
+		goServer, cClient := h.play(t, pair{goSide, cSide}, c.test, c.args)
+		cServer, goClient := h.play(t, pair{cSide, goSide}, c.test, c.args)
+		if d := cmp.Diff(hundreds(cServer), hundreds(goServer)); d != "" {
+			t.Errorf("%v, server: (-C +Go)\n%s", c, d)
+		}
+		if d := cmp.Diff(hundreds(cClient), hundreds(goClient)); d != "" {
+			t.Errorf("%v, client: (-C +Go)\n%s", c, d)
+		}
+		if !strings.Contains(hundreds(goClient), "=hundreds\n") {
+			t.Errorf("%v counts nothing:\n%s", c, goClient)
+		}
+	}
 }

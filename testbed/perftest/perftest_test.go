@@ -173,6 +173,7 @@ func TestPerftest(t *testing.T) {
 	t.Run("hugepages", h.testHugePages)
 	t.Run("allocations", h.testAllocations)
 	t.Run("json", h.testJSON)
+	t.Run("counters", h.testCounters)
 	t.Run("ours", h.testOurs)
 	t.Run("mistakes", h.testMistakes)
 }
