@@ -18,12 +18,13 @@ type bandwidthRun struct {
 	posted, done []int64
 	began, ended int64
 	reported     int // of an infinite run: messages in earlier reports
+	pacer        *pacer
 }
 
 // runBandwidth measures one size. If it fails, the result covers the messages before
 // the error.
 func (e *endpoint) runBandwidth() (b *bandwidthRun, err error) {
-	b = &bandwidthRun{endpoint: e, iters: e.o.Iters, total: e.o.Iters * e.o.QPs}
+	b = &bandwidthRun{endpoint: e, iters: e.o.Iters, total: e.o.Iters * e.o.QPs, pacer: e.o.pacer(e.size)}
 	if e.o.Duration > 0 {
 		b.iters, b.total = math.MaxInt, math.MaxInt
 	} else if !e.o.NoPeak {
@@ -118,7 +119,7 @@ func (b *bandwidthRun) period() error {
 func (b *bandwidthRun) post() error {
 	list := b.o.PostList
 	for _, q := range b.qps {
-		for q.posted < b.iters && q.posted+list <= b.o.TxDepth+q.completed {
+		for q.posted < b.iters && q.posted+list <= b.o.TxDepth+q.completed && b.pacer.allows() {
 			if list == 1 {
 				q.wrs[0].Flags = 0
 				if (q.posted+1)%b.o.CQMod == 0 || q.posted == b.iters-1 {
@@ -136,6 +137,7 @@ func (b *bandwidthRun) post() error {
 			}
 			q.posted += list
 			b.sent += list
+			b.pacer.posted(list)
 			if b.o.Duration > 0 && b.watchdog.alarm.Load() { // a deep queue does not delay the end
 				return nil
 			}

@@ -268,8 +268,11 @@ func (e *endpoint) connectQP(q *queue) (err error) {
 	if err := e.toRTR(q); err != nil || !e.o.sends() {
 		return err
 	}
-	if err := e.toRTS(q); err != nil || e.o.Type != uverbs.UD {
+	if err := e.toRTS(q); err != nil {
 		return err
+	}
+	if e.o.Type != uverbs.UD {
+		return e.checkRate(q)
 	}
 	q.qpn, q.qkey = q.peer.qpn, qkey
 	q.ah, err = e.pd.CreateAH(e.path(q))
@@ -295,7 +298,7 @@ func (e *endpoint) path(q *queue) uverbs.AHAttr {
 // the QPs in turn.
 func (e *endpoint) pathConfig(i int) uverbs.PathConfig {
 	o := e.o
-	p := uverbs.PathConfig{SL: uint8(o.SL)}
+	p := uverbs.PathConfig{SL: uint8(o.SL), StaticRate: o.staticRate}
 	if o.withGID {
 		p.TrafficClass = uint8(o.TrafficClass)
 		if n := len(o.FlowLabels); n > 0 {

@@ -35,6 +35,16 @@ func (l *listening) Write(b []byte) (int, error) {
 // The client starts when the server listens.
 func play(t *testing.T, host, command string, find [2]func(name string) (*uverbs.Context, error)) (said [2]string) {
 	t.Helper()
+	said, err := try(t, host, command, find)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, said[0], said[1])
+	}
+	return said
+}
+
+// try is play with runs that may fail.
+func try(t *testing.T, host, command string, find [2]func(name string) (*uverbs.Context, error)) ([2]string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f := strings.Fields(command)
@@ -64,20 +74,35 @@ func play(t *testing.T, host, command string, find [2]func(name string) (*uverbs
 	case <-ctx.Done():
 		ends <- ctx.Err()
 	}
-	if err := errors.Join(<-ends, <-ends); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, server, client)
-	}
-	return [2]string{server.String(), client.String()}
+	err := errors.Join(<-ends, <-ends)
+	return [2]string{server.String(), client.String()}, err
 }
 
 // play runs a test on the two devices.
 func (p *pair) play(t *testing.T, command string) (said [2]string) {
 	t.Helper()
-	said = play(t, "127.0.0.1", command, [2]func(string) (*uverbs.Context, error){p.cards[0].open, p.cards[1].open})
+	said = play(t, "127.0.0.1", command, p.open())
+	p.close(t)
+	return said
+}
+
+// try runs a test that may fail.
+func (p *pair) try(t *testing.T, command string) error {
+	t.Helper()
+	_, err := try(t, "127.0.0.1", command, p.open())
+	p.close(t)
+	return err
+}
+
+func (p *pair) open() [2]func(string) (*uverbs.Context, error) {
+	return [2]func(string) (*uverbs.Context, error){p.cards[0].open, p.cards[1].open}
+}
+
+func (p *pair) close(t *testing.T) {
+	t.Helper()
 	for _, c := range p.cards {
 		c.close(t)
 	}
-	return said
 }
 
 // A count says what the devices of a test must see: n messages on each of qps QPs,

@@ -17,7 +17,7 @@ func (o *Options) normalize() error {
 	o.CommCM = o.CommCM || o.RDMACM
 	o.SRQ = o.SRQ || o.dc() // a DCT receives into an SRQ
 	for _, f := range []func() error{o.checkMinimums, o.checkContradictions, o.normalizeDuration,
-		o.normalizeDepths, o.checkLists, o.checkJSON} {
+		o.normalizeDepths, o.checkLists, o.normalizeRate, o.checkJSON} {
 		if err := f(); err != nil {
 			return err
 		}

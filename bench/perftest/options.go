@@ -80,6 +80,11 @@ type Options struct {
 	LimitRate   float64 // minimum rate, in millions of messages per second; 0: none
 	ShowVersion bool
 
+	RateLimit float64 // maximum rate of messages in RateUnits; 0: none
+	RateUnits string  // "M": MiB/s; "g" or "": Gb/s; "p": messages per second
+	Limiter   Limiter // "": the device if it can, otherwise the test
+	BurstSize int     // messages that SoftwareLimiter sends at a time; 0: TxDepth
+
 	Progress io.Writer // where a long run reports its progress; may be nil
 
 	given           map[byte]bool // short options on the command line
@@ -103,7 +108,8 @@ type Options struct {
 	gid        uverbs.GIDEntry
 	withGID    bool
 	iwarp      bool
-	outOfOrder bool // the QPs have that option of mlx5.QPOptions
+	staticRate uverbs.Rate // that the device limits the QPs to; 0: none
+	outOfOrder bool        // the QPs have that option of mlx5.QPOptions
 }
 
 // The defaults and limits.

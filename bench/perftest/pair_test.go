@@ -49,6 +49,7 @@ type card struct {
 	qps              []*pairQP
 	regions          [][2]uint64 // addresses and lengths of regions
 	unpolled         int         // completions that were not polled
+	rate             uint8       // highest static rate of a QP
 	mistakes         []string    // mistakes of the program
 }
 
@@ -80,7 +81,7 @@ func (c *card) close(t testing.TB) {
 	}
 }
 
-// Ioctl implements ioctl.Kernel. It records regions and the CQs of QPs.
+// Ioctl implements ioctl.Kernel. It records regions, rates and the CQs of QPs.
 func (c *card) Ioctl(call ioctl.Call) error {
 	if err := c.Kernel.Ioctl(call); err != nil {
 		return err
@@ -101,6 +102,11 @@ func (c *card) Ioctl(call ioctl.Call) error {
 		var m uapi.IbUverbsRegMr
 		copy(ioctl.BytesOf(&m), call.Memory(attr[uapi.UVERBS_ATTR_CORE_IN], ioctl.SizeOf[uapi.IbUverbsRegMr]()))
 		c.regions = append(c.regions, [2]uint64{m.Start, m.Length})
+	case h.ObjectId == uapi.UVERBS_OBJECT_DEVICE && h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE &&
+		attr[uapi.UVERBS_ATTR_WRITE_CMD] == uapi.IB_USER_VERBS_CMD_MODIFY_QP:
+		var m uapi.IbUverbsModifyQp
+		copy(ioctl.BytesOf(&m), call.Memory(attr[uapi.UVERBS_ATTR_CORE_IN], ioctl.SizeOf[uapi.IbUverbsModifyQp]()))
+		c.rate = max(c.rate, m.Dest.StaticRate)
 	}
 	return nil
 }

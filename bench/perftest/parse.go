@@ -120,7 +120,7 @@ func (o *Options) common() []getopt.Option {
 
 func (o *Options) bandwidthTable() []getopt.Option {
 	n, i, f := getopt.New, getopt.Int[int], getopt.Flag
-	return []getopt.Option{
+	return append(o.rateTable(),
 		n('b', "bidirectional", "", "Measure bidirectional bandwidth (default unidirectional)", f(&o.Bidirectional)),
 		n('l', "post_list", "size", "Post list of send WQEs of <size> size (instead of single post)",
 			i(&o.PostList, 1, maxTxDepth)),
@@ -137,8 +137,7 @@ func (o *Options) bandwidthTable() []getopt.Option {
 		n(0, "run_infinitely", "", fmt.Sprintf("Run test forever, print results every <duration> seconds (default %d)",
 			defaultPeriod), f(&o.Infinite)),
 		n(0, "report-both", "", "Report RX & TX results separately on Bidirectional BW tests", f(&o.ReportBoth)),
-		n(0, "report_gbits", "", "Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)", f(&o.Gbits)),
-	}
+		n(0, "report_gbits", "", "Report Max/Average BW of test in Gbit/sec (instead of MiB/sec)", f(&o.Gbits)))
 }
 
 func (o *Options) latencyTable() []getopt.Option {

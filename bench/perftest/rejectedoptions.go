@@ -17,7 +17,9 @@ const (
 	onePort       = "tests of two ports are not supported: run two processes"
 	otherMemory   = "memory of other devices is not supported: use uverbs.PD.RegDMABuf"
 	noEncryption  = "encryption is not supported"
-	rawEthernet   = "only raw Ethernet tests have it, which are not supported"
+	rawEthernet   = "it is for " + rawEthernetTests
+
+	rawEthernetTests = "raw Ethernet tests, which are not supported"
 )
 
 // rejected are perftest's options that not all tests here have, or none, and why: short and long names, with or without
@@ -55,8 +57,8 @@ var rejected = []struct{ arg, why, names string }{
 	{"", "only SRD queue pairs have it, which are not supported", "unsolicited_write"},
 	{"", "not supported: the test measures accesses to memory", "use-null-mr"},
 	{"value", "the port determines the link layer", "force-link"},
-	{"value", "rate limits are not supported: set the adapter's with rdma and tc",
-		"rate_limit rate_units rate_limit_type burst_size typical_pkt_size"},
+	{"value", bandwidthOnly, "rate_limit rate_units rate_limit_type burst_size"},
+	{"bytes", "only packet pacing has it, which is for " + rawEthernetTests, "typical_pkt_size"},
 	{"file", otherMemory, "mmap mmap-offset use_cuda use_cuda_bus_id use_rocm use_neuron use_hl use_mlu"},
 	{"", otherMemory, "use_cuda_dmabuf use_neuron_dmabuf"},
 	{"value", noEncryption, "aes_block_size kek_path credentials_path data_enc_keys_number data_enc_key_app_path"},

@@ -71,7 +71,7 @@ func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held 
 	v := &watchdog{parent: ctx, wire: w, progress: o.progress(), total: total, sleeps: o.Events,
 		lossy:   !o.reliable(),
 		stopped: make(chan struct{}), lastMove: time.Now(), lastReport: time.Now(),
-		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.span(size), held: held}
+		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.burstGap(size) + o.span(size), held: held}
 	if o.Events && o.NoLock { // the queues are SingleGoroutine
 		v.held = nil
 	}

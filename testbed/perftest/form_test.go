@@ -15,18 +15,20 @@ var (
 	waiting = regexp.MustCompile(`\n?\*+\n\* Waiting for client to connect... \*\n\*+\n`)
 	unknown = regexp.MustCompile(`(?m)^(-+\n)?Device not recognized to implement inline feature. Disabling it\n`)
 	unsure  = regexp.MustCompile(`(?m)^Correlation coefficient r\^2: .*\n`)
+	slowly  = regexp.MustCompile(`\x1b\[31mThe QP failed to accept HW rate limit, providing SW rate limit \x1b\[0m\n`)
 	timed   = regexp.MustCompile(`(tps average.*\n [0-9]+ +)[0-9]+( +)`)
 	slow    = regexp.MustCompile(`(?m)^( \d+ +)(\d+) {11}(\d+\.\d{6}) {12}(0\.0\d{5}|0\.100000) {12}(\d+\.\d{6})`)
 )
 
 // form returns a program's output without the parts that differ from run to run,
-// without the C program's warnings about rxe, which it does not know, and about its
+// without the C program's warnings about rxe, which it does not know and which does not limit rates, and about its
 // clock, which it measures badly on a busy machine, and without the additions of
 // stdbuf and terminals.
 func form(out string) string {
 	out = strings.ReplaceAll(out, "\r\n", "\n")
 	out = unknown.ReplaceAllString(out, "")
 	out = unsure.ReplaceAllString(out, "")
+	out = slowly.ReplaceAllString(out, "")
 	out = numbers.ReplaceAllString(out, "$1 n")
 	out = single.ReplaceAllString(out, "${1}n")
 	out = timed.ReplaceAllString(out, "${1}n$2")

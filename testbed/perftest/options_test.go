@@ -50,3 +50,24 @@ func (h *host) testCounters(t *testing.T) {
 		}
 	}
 }
+
+// testRateLimit runs tests on a device of InfiniBand that does not limit the rate of queue pairs. Both programs find
+// that out, and then limit it themselves, unless the device has to.
+func (h *host) testRateLimit(t *testing.T) {
+	h.useMLX5(t)
+	defer func() { h.device = "rxe0" }()
+	h.compare(t, "send_bw", "-n 100 -s 1024 --rate_limit=2.5")
+	for _, c := range []struct {
+		client side
+		says   string
+	}{{cSide, "The QP failed to accept HW rate limit"},
+		{goSide, "mlx5_0 does not limit queue pairs to this rate: choose SW"}} {
+		const args = "-n 100 -s 1024 --rate_limit=10 --rate_limit_type=HW"
+		s, cl := h.begin(t, pair{goSide, c.client}, "write_bw", args, args)
+		if err := cl.Wait(); err == nil || !strings.Contains(cl.String(), c.says) {
+			t.Errorf("no %q: %v\n%v", c.says, err, cl)
+		}
+		s.Kill()
+		<-s.Ended
+	}
+}

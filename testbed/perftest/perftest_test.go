@@ -154,6 +154,9 @@ var further = []run{
 	{"write_bw", "-n 20 -s 2 --report_gbits"},
 	{"write_bw", "-n 100 -s 65536 --report_gbits"},
 	{"atomic_bw", "-n 50 -A CMP_AND_SWAP"},
+	{"write_bw", "-n 100 -s 1024 -q 2 -b --rate_limit=20000 --rate_units=p --rate_limit_type=SW --burst_size=10"},
+	{"write_bw", "-n 100 -s 1024 --rate_limit=10 --burst_size=20"},
+	{"send_bw", "-n 100 -s 1024 --rate_limit=50 --rate_units=M --rate_limit_type=SW --burst_size=10"},
 }
 
 // TestPerftest runs the tests on one kernel, because the protocol does not depend on the kernel.
@@ -170,6 +173,7 @@ func TestPerftest(t *testing.T) {
 	}
 	t.Run("dc", h.testDC)
 	t.Run("infinite", h.testInfinite)
+	t.Run("rate", h.testRateLimit)
 	t.Run("hugepages", h.testHugePages)
 	t.Run("allocations", h.testAllocations)
 	t.Run("json", h.testJSON)
