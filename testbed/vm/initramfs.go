@@ -87,29 +87,37 @@ func (c Config) firstProcess(ctx context.Context, cache string) ([]byte, error) 
 // buildAgent compiles the guest's agent. The program is kept in the cache, so
 // that the go command only checks that it is up to date.
 func buildAgent(ctx context.Context, cache, arch string) ([]byte, error) {
-	dir := filepath.Join(cache, "agent")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	bin := filepath.Join(cache, "agent")
+	if err := os.MkdirAll(bin, 0o700); err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "guest-agent-"+arch)
+	file := filepath.Join(bin, "guest-agent-"+arch)
 	unlock, err := lockFile(file + ".lock")
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err := goBuild(ctx, arch, sources(), "build", "-trimpath", "-ldflags=-s -w", "-o", file, agentPackage); err != nil {
+	dir := sources()
+	err = goBuild(ctx, arch, dir, "build", "-trimpath", "-ldflags=-s -w", "-o", file, agentPackage)
+	if err != nil && dir == "" {
+		err = fmt.Errorf("the sources that this program was built from are not known: run it in testbed, or build it there "+
+			"again without -trimpath: %w", err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the guest's agent, from its sources: %w", err)
 	}
 	return os.ReadFile(file)
 }
 
 // sources returns the directory of this file when it was compiled, so that a built program compiles the agent from
-// any working directory. With -trimpath it is "": the working directory must be in the module then.
+// any working directory. With -trimpath, or if they were removed, it is "": the working directory must be in the module
+// then.
 func sources() string {
-	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		return filepath.Dir(file)
+	_, file, _, ok := runtime.Caller(0)
+	if _, err := os.Stat(file); !ok || err != nil || !filepath.IsAbs(file) {
+		return ""
 	}
-	return ""
+	return filepath.Dir(file)
 }
 
 // goBuild runs go build for a guest's architecture, without cgo, in dir ("" is the working directory).
