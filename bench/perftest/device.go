@@ -62,7 +62,7 @@ func (o *Options) fit(dev *uverbs.Context) error {
 	if err := o.fitSize(port); err != nil {
 		return err
 	}
-	for _, fit := range []func(*uverbs.Context) error{o.fitOuts, o.fitOrder, o.fitGID, o.fitRate} {
+	for _, fit := range []func(*uverbs.Context) error{o.fitOuts, o.fitOrder, o.fitGroup, o.fitGID, o.fitRate} {
 		if err := fit(dev); err != nil {
 			return err
 		}

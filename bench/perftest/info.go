@@ -39,7 +39,11 @@ func (o *Options) name(separator string) string {
 	if o.PostList > 1 {
 		words = append(words, "Post", "List")
 	}
-	return strings.Join(append(words, choose(o.Bandwidth, "BW", "Latency"), "Test"), separator)
+	words = append(words, choose(o.Bandwidth, "BW", "Latency"))
+	if o.Multicast {
+		words = append(words, "Multicast")
+	}
+	return strings.Join(append(words, "Test"), separator)
 }
 
 // relaxed reports whether the memory has PCIe relaxed ordering. write_lat polls the last byte of a message.
@@ -56,6 +60,7 @@ type param struct {
 func (o *Options) params() []param {
 	return []param{
 		{o.Events, " Test with events. Using %s\n", "Test with events", fmt.Sprintf("%s_comp%d", o.device, o.Vector)},
+		{o.Multicast, " MultiCast runs on UD!%.0s\n", "MultiCast_runs", "on_UD"}, // the value is not in the text
 		{true, " Dual-port       : %s\t\t", "Dual_port", "OFF"},
 		{true, "Device         : %s\n", "Device", o.device},
 		{true, " Number of qps   : %d\t\t", "Number_of_qps", o.qpCount()},
@@ -124,7 +129,8 @@ func (o *Options) address(side string, k keys) {
 	o.printf("\n")
 	if o.withGID {
 		bytes := strings.Trim(fmt.Sprintf("%02d", k.gid[:]), "[]") // separated by spaces
-		o.printf(" GID: %s\n", strings.ReplaceAll(bytes, " ", ":"))
+		group := o.Multicast && (side == "local") != o.client()    // also that of a client that sends to the server's group
+		o.printf(" %s: %s\n", choose(group, "MGID", "GID"), strings.ReplaceAll(bytes, " ", ":"))
 	}
 }
 

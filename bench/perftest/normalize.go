@@ -16,7 +16,7 @@ func (o *Options) normalize() error {
 	}
 	o.CommCM = o.CommCM || o.RDMACM
 	o.SRQ = o.SRQ || o.dc() // a DCT receives into an SRQ
-	for _, f := range []func() error{o.checkMinimums, o.checkContradictions, o.normalizeDuration,
+	for _, f := range []func() error{o.checkMinimums, o.checkMulticast, o.checkContradictions, o.normalizeDuration,
 		o.normalizeDepths, o.checkLists, o.normalizeRate, o.checkJSON} {
 		if err := f(); err != nil {
 			return err

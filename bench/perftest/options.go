@@ -57,6 +57,9 @@ type Options struct {
 	DLID          int   // destination LID; 0: the peer's
 	LatencyGap    int   // microseconds before each request
 
+	Multicast bool       // the messages are datagrams to multicast groups, which the receivers are attached to
+	MGID      uverbs.GID // group of this end; zero: perftest's default
+
 	Infinite    bool // never end, and print results every Duration
 	WarmUp      bool
 	Reversed    bool // the server sends to the client

@@ -170,6 +170,8 @@ func (o *Options) verbTable() (t []getopt.Option) {
 	}
 	if o.Verb == Send {
 		t = append(t,
+			n('g', "mcg", "", "Send messages to multicast group with 1 QP attached to it, on Ethernet", f(&o.Multicast)),
+			n('M', "MGID", "multicast_gid", "In multicast, uses <multicast_gid> as the group MGID", o.setMGID),
 			n(0, "use-srq", "", "Use a Shared Receive Queue. --rx-depth controls max-wr size of the SRQ", f(&o.SRQ)))
 	}
 	if o.Bandwidth || o.Verb != Write {

@@ -13,7 +13,6 @@ const (
 	latencyOnly   = "only latency tests have it"
 	eightBytes    = "an atomic has 8 bytes"
 	noEvents      = "there are no events in WRITE tests"
-	noMulticast   = "multicast tests are not supported"
 	onePort       = "tests of two ports are not supported: run two processes"
 	otherMemory   = "memory of other devices is not supported: use uverbs.PD.RegDMABuf"
 	noEncryption  = "encryption is not supported"
@@ -46,14 +45,14 @@ var rejected = []struct{ arg, why, names string }{
 	{"dep", "READs and atomics consume no receives", "r:rx-depth"},
 	{"type", "only atomic tests have it", "A:atomic_type"},
 	{"", "only WRITE tests have it", "write_with_imm"},
-	{"", "only SEND tests have it", "use-srq"},
+	{"", "only SEND tests have it", "use-srq g:mcg"},
+	{"gid", "only SEND tests have it", "M:MGID"},
 	{"file", "write_lat counts its messages in the payload", "payload_file_path"},
 
-	{"", "CPU cycles are not counted: times are in microseconds", "C:report-cycles"},
-	{"", noMulticast, "g:mcg connectionless"},
-	{"gid", noMulticast, "M:MGID"},
+	{"", "CPU cycles are not counted: times are in microseconds, without -C too", "C:report-cycles"},
+	{"", "not supported: the two ends always agree on the test", "connectionless"},
 	{"", onePort, "O:dualport report-per-port"},
-	{"", "perftest has rejected such peers since 6.24", "dont_xchg_versions"},
+	{"", "both ends have to send their version: C's perftest rejects a peer without one since 6.24", "dont_xchg_versions"},
 	{"", "only SRD queue pairs have it, which are not supported", "unsolicited_write"},
 	{"", "not supported: the test measures accesses to memory", "use-null-mr"},
 	{"value", "the port determines the link layer", "force-link"},

@@ -98,6 +98,9 @@ func (e *endpoint) open(ctx context.Context) error {
 	} else {
 		err = e.createQPs()
 	}
+	if err == nil {
+		err = e.attach()
+	}
 	if err != nil {
 		return err
 	}
@@ -189,16 +192,16 @@ func (e *endpoint) swapAll(ctx context.Context) error {
 			}
 		}
 		e.ctl.peer = all[0].peer
-		return nil
+		return e.o.checkGroup(*e.ctl.peer)
 	})
 }
 
 // sameFamily checks that the GIDs of both ends are addresses of the same family.
 func (e *endpoint) sameFamily() error {
-	own, peer := e.qps[0].own.gid.Addr(), e.qps[0].peer.gid.Addr()
-	if e.o.withGID && own.Unmap().Is4() != peer.Unmap().Is4() {
+	own, peer := e.qps[0].own.gid, e.qps[0].peer.gid
+	if e.o.withGID && isIPv4(own) != isIPv4(peer) {
 		return atPeer("-x", "the GID here is %v and the peer's is %v: choose two of the same address family with -x, or "+
-			"give --ipv6 to both ends or to none", own, peer)
+			"give --ipv6 to both ends or to none", own.Addr(), peer.Addr())
 	}
 	return nil
 }
