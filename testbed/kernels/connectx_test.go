@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/sim/connectx/engine"
 	"github.com/goverbs/goverbs/testbed/connectx"
@@ -132,7 +131,7 @@ func (s site) run(t *testing.T, g *vm.Guest, pkg, binary string, v *violations) 
 	run := func(t *testing.T, rules string, args ...string) {
 		t.Helper()
 		v.allow(strings.Fields(rules))
-		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 5 * time.Minute, Args: args,
+		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: patience, Args: args,
 			Env: []string{"GOVERBS_DEVICE=mlx5_0", "GOVERBS_KERNEL=" + s.kernel}})
 		v.check(t)
 	}

@@ -41,6 +41,10 @@ type place struct {
 	objects  bool   // examples/objects runs, too
 }
 
+// patience is how long the tests of a package may take in a guest. Those of rdma on arm64 take more than five minutes
+// on a busy machine.
+const patience = 15 * time.Minute
+
 // scale are tests that take long and do not depend on the kernel: one of them
 // is enough.
 const scale = "Scale"
@@ -157,7 +161,7 @@ func (p *place) test(t *testing.T, g *vm.Guest, pkg, binary string) {
 		if p.skip != "" {
 			skip += "|^TestDevice(" + p.skip + ")$"
 		}
-		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: 5 * time.Minute,
+		vm.RunTests(t, g, binary, vm.TestOptions{Timeout: patience,
 			Args: []string{"-test.run=" + run, "-test.skip=" + skip},
 			Env:  []string{"GOVERBS_DEVICE=rxe0", "GOVERBS_KERNEL=" + p.config.Kernel}})
 	}
@@ -199,7 +203,7 @@ func testHermetic(t *testing.T, g *vm.Guest, b *builder, arch string) {
 	for _, h := range hermetic {
 		t.Run("hermetic/"+h.pkg, func(t *testing.T) {
 			vm.RunTests(t, g, b.test(h.pkg, "", arch),
-				vm.TestOptions{Timeout: 5 * time.Minute, Args: []string{"-test.run=" + h.run}})
+				vm.TestOptions{Timeout: patience, Args: []string{"-test.run=" + h.run}})
 		})
 	}
 }

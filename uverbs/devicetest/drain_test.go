@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -333,7 +334,10 @@ func TestDeviceDrainSmallCQ(t *testing.T) {
 	}
 	post(t, l.b.qp, uverbs.SendWR{Opcode: uverbs.OpSend}) // it follows the acknowledgements
 	l.success(t, l.a, 0, uverbs.WCRecv)
-	released := l.a.qp.SendsOutstanding() == 0
+	released := l.dev.Device().Driver() == "rxe"
+	for released && l.a.qp.SendsOutstanding() > 0 && ctx.Err() == nil { // its tasks run in any order
+		runtime.Gosched()
+	}
 	short, stop := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer stop()
 	if released {
