@@ -132,12 +132,8 @@ func (l *latency) write() error {
 	for l.sent < l.iters || l.got < l.iters {
 		if l.got < l.iters && (l.sent > 0 || l.o.client()) {
 			l.got++
-			for loadByte(memory, theirs) != byte(l.got) {
-				if l.watchdog.alarm.Load() {
-					if err := l.watchdog.check(l.progress()); err != nil {
-						return err
-					}
-				}
+			if err := l.await(memory, theirs, byte(l.got)); err != nil {
+				return err
 			}
 		}
 		if l.sent < l.iters {
@@ -146,6 +142,23 @@ func (l *latency) write() error {
 				return err
 			}
 			l.watchdog.sample(1)
+		}
+	}
+	return nil
+}
+
+// await waits until a byte of the memory has a value. The peer ends after its last message, so its end is an error only
+// if the message is not there.
+func (l *latency) await(memory []byte, at int, value byte) error {
+	for loadByte(memory, at) != value {
+		if !l.watchdog.alarm.Load() {
+			continue
+		}
+		if err := l.watchdog.check(l.progress()); err != nil {
+			l.watchdog.alarm.Store(true) // for the next message, if this one has come
+			if loadByte(memory, at) != value {
+				return err
+			}
 		}
 	}
 	return nil
@@ -164,7 +177,7 @@ func (l *latency) fetch() error {
 	return nil
 }
 
-// poll waits for a completion.
+// poll waits for a completion, also after the peer's end if it has come before.
 func (l *latency) poll(cq *uverbs.CQ) (*uverbs.WC, error) {
 	wcs := l.wcs[:1]
 	if l.o.Events {
@@ -177,10 +190,15 @@ func (l *latency) poll(cq *uverbs.CQ) (*uverbs.WC, error) {
 		if n > 0 || err != nil {
 			return &wcs[0], err
 		}
-		if l.watchdog.alarm.Load() {
-			if err := l.watchdog.check(l.progress()); err != nil {
-				return nil, err
+		if !l.watchdog.alarm.Load() {
+			continue
+		}
+		if ended := l.watchdog.check(l.progress()); ended != nil {
+			l.watchdog.alarm.Store(true) // for the next completion, if this one has come
+			if n, err = cq.Poll(wcs); n > 0 || err != nil {
+				return &wcs[0], err
 			}
+			return nil, ended
 		}
 	}
 }

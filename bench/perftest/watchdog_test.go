@@ -266,3 +266,30 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A lateWire is a connection that ends when its state is asked for, just after the last message has arrived.
+type lateWire struct {
+	wire
+	memory []byte
+}
+
+func (w lateWire) state() (int, error) {
+	w.memory[0] = 7
+	return 0, errPeerClosed
+}
+
+// TestEndAfterLastMessage checks that a message that arrives before the peer's end counts, and that the end is an error
+// if another one is due.
+func TestEndAfterLastMessage(t *testing.T) {
+	o := normalized(t, "write_lat")
+	memory := []byte{0}
+	v := newWatchdog(t.Context(), lateWire{memory: memory}, o, 1, 10, nil)
+	defer v.stop()
+	l := &latency{endpoint: &endpoint{o: o, watchdog: v}}
+	if err := l.await(memory, 0, 7); err != nil {
+		t.Error(err)
+	}
+	if err := l.await(memory, 0, 8); !errors.Is(err, errPeerClosed) {
+		t.Error(err)
+	}
+}
