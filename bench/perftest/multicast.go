@@ -2,6 +2,7 @@ package perftest
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -96,6 +97,17 @@ func (o *Options) checkGroup(peer keys) error {
 		return atPeer("-g", "the peer's address is not a group: give -g to both ends, or to none")
 	}
 	return nil
+}
+
+// nothingFrom returns the error of a run that no datagram of a group has reached. As in C, attaching a QP does not join
+// the group: the host's IP stack, from which soft-RoCE receives, and switches that snoop IGMP may drop its packets.
+func nothingFrom(group netip.Addr) error {
+	fix := "for a group of IPv4 (-M) and GIDs of IPv4 (-x), ip addr add GROUP/32 dev INTERFACE autojoin does"
+	if group.Is4() {
+		fix = fmt.Sprintf("ip addr add %v/32 dev INTERFACE autojoin", group)
+	}
+	return here("-g", "no datagram of the group %v has arrived: the host or a switch may drop them until the host joins "+
+		"the group: %s", group, fix)
 }
 
 // isIPv4 reports whether a GID is an IPv4 address, or a group of IPv4 in the form of RoCE v1: ff0e::ffff:239.1.2.3.

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -46,6 +47,26 @@ func TestGroups(t *testing.T) {
 	bw.link = uverbs.LinkInfiniBand
 	if err := bw.fitGroup(nil); err == nil || !strings.Contains(err.Error(), "the subnet manager has to create") {
 		t.Error(err)
+	}
+}
+
+// TestNothingFromGroup checks the error of a group whose datagrams do not arrive.
+func TestNothingFromGroup(t *testing.T) {
+	for args, want := range map[string]string{
+		"-M 0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3": "ip addr add 239.1.2.3/32 dev INTERFACE autojoin",
+		"": "no datagram of the group ff01:0:2:c985:: has arrived",
+	} {
+		o := normalized(t, "send_bw", append(strings.Fields(args), "-g")...)
+		v := newWatchdog(t.Context(), &stateWire{pending: 108}, o, 64, 100, nil)
+		v.lastMove = time.Now().Add(-time.Minute)
+		if err := v.checkProgress(0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+		v.lastMove = time.Now().Add(-time.Minute)
+		if err := v.checkProgress(7); err != nil {
+			t.Errorf("%s, after 7 messages: %v", args, err)
+		}
+		v.stop()
 	}
 }
 

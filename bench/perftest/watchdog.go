@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
@@ -26,6 +27,7 @@ type watchdog struct {
 	total    int // messages; 0 if the run does not end after a number of messages
 	sleeps   bool
 	lossy    bool         // UC, UD
+	group    netip.Addr   // from which this end receives; not valid if it does not
 	done     atomic.Int64 // messages done by a run that sleeps
 	stopped  chan struct{}
 	gap      time.Duration // how long a correct run may show no progress; added to the timeouts
@@ -72,6 +74,9 @@ func newWatchdog(ctx context.Context, w wire, o *Options, size, total int, held 
 		lossy:   !o.reliable(),
 		stopped: make(chan struct{}), lastMove: time.Now(), lastReport: time.Now(),
 		gap: time.Duration(o.LatencyGap)*time.Microsecond + o.burstGap(size) + o.span(size), held: held}
+	if o.receivesGroup(o.client()) {
+		v.group = o.group().Addr()
+	}
 	if o.Events && o.NoLock { // the queues are SingleGoroutine
 		v.held = nil
 	}
@@ -209,6 +214,8 @@ func (v *watchdog) checkProgress(done int) error {
 	idle := at.Sub(v.lastMove) - v.gap
 	limit := (stallTimeout + v.gap).Round(time.Second)
 	switch {
+	case v.group.IsValid() && done == 0 && (pending > 0 && idle > mismatchDelay && v.total > 0 || idle > stallTimeout):
+		return nothingFrom(v.group)
 	case pending > 0 && idle > mismatchDelay && v.total > 0 && done == 0:
 		return atPeer("", "the peer has finished, but no message has arrived here: it runs another test, or has other "+
 			"options (-b, -D, --write_with_imm, --reversed)")
