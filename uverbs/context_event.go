@@ -47,7 +47,8 @@ func (c *Context) asyncEvent(r asyncRecord) (AsyncEvent, bool) {
 // NextEvent waits for the next asynchronous event, and acknowledges it: ibv_get_async_event(3),
 // ibv_ack_async_event(3). Several goroutines may wait; each event is returned to one of them.
 // It returns an error that matches ctx.Err() and context.Cause(ctx) when ctx ends, [ErrClosed] after Close of
-// the Context, and [ErrDeviceGone] if the device is gone.
+// the Context, [ErrDeviceGone] if the device is gone, and [ErrNotSupported] if epoll refuses the kernel's file of
+// events, as in gVisor.
 //
 // Events are kept until NextEvent returns them. While 1024 or more are unread, an event that
 // equals one of them is dropped.

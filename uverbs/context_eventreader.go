@@ -19,7 +19,7 @@ import (
 // events are kept for NextEvent.
 type eventReader struct {
 	c     *Context
-	file  *os.File
+	file  *os.File      // nil if epoll refuses it: there are no events
 	fd    int           // the descriptor of file
 	ready chan struct{} // contains a token if there may be an event for one NextEvent
 	ended chan struct{} // closed when no more events will arrive
@@ -50,15 +50,21 @@ func newEventReader(c *Context) (*eventReader, error) {
 		return nil, c.wrap("open event file", c.name, err, explainFDs(err))
 	}
 	fd := int(cmd.Made(uapi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE))
-	file, err := pollable(fd, "open event file", c.name)
-	if err != nil {
-		return nil, err
+	r := &eventReader{c: c, fd: fd, ready: make(chan struct{}, 1), ended: make(chan struct{})}
+	var err error
+	if r.file, err = pollable(fd, "open event file", c.name); errors.Is(err, unix.EPERM) {
+		// Linux never refuses this, but gVisor does. A Context is useful without events.
+		r.end(&Error{Op: "read events", Object: c.name, Kind: ErrNotSupported, Err: err})
+		return r, nil
 	}
-	return &eventReader{c: c, file: file, fd: fd, ready: make(chan struct{}, 1), ended: make(chan struct{})}, nil
+	return r, err
 }
 
 // run reads events until the file returns an error.
 func (r *eventReader) run() {
+	if r.file == nil {
+		return
+	}
 	var buf [asyncEventSize]byte
 	for {
 		n, err := r.file.Read(buf[:])
@@ -189,6 +195,12 @@ func parseAsyncEvent(b []byte) (e asyncRecord, ok bool) {
 
 // close makes run end, and so every NextEvent.
 func (r *eventReader) close() error {
+	if r.file == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.err = ErrClosed
+		return nil
+	}
 	err := r.file.Close()
 	<-r.ended
 	return err
@@ -197,7 +209,7 @@ func (r *eventReader) close() error {
 // nameEvents adds the file for an object's events to cmd if the kernel would use another
 // Context's file otherwise.
 func (c *Context) nameEvents(cmd *ioctl.Cmd, attr uint16) {
-	if c.imported {
+	if c.imported && c.events.file != nil {
 		cmd.FD(attr, c.events.fd)
 	}
 }
