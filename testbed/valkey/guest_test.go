@@ -26,6 +26,13 @@ func TestConnectX(t *testing.T) {
 	testGuest(t, startConnectX(t, vm.Config{}))
 }
 
+// startRXE boots a guest with rxe, whose address is 10.9.0.1.
+func startRXE(t *testing.T, c vm.Config) *vm.Guest {
+	t.Helper()
+	c.Kernel, c.Root, c.RXE = "6.12", true, true
+	return vm.Start(t, c)
+}
+
 // startConnectX boots a guest with a software ConnectX, whose address is 10.9.0.1.
 func startConnectX(t *testing.T, c vm.Config) *vm.Guest {
 	t.Helper()
