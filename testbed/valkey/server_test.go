@@ -13,6 +13,7 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -188,6 +189,24 @@ func publish(t *testing.T, c valkey.Client) {
 	if err := <-done; got != messages {
 		t.Errorf("%d messages: %v", got, err)
 	}
+}
+
+// Several goroutines of one client echo every length up to 512 bytes: the case of valkey-go's own tests of RDMA.
+func TestEchoes(t *testing.T) {
+	c, ctx := start(t).dial(), limit(t)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := 1; n <= 512; n++ {
+				want := strings.Repeat(string(rune('a'+(i+n)%26)), n)
+				if got, err := c.Do(ctx, c.B().Echo().Message(want).Build()).ToString(); err != nil || got != want {
+					t.Errorf("%d bytes: %q, %v", n, got, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Values come back as they were, from those that are sent inline to those that fill the buffers many times.
