@@ -89,22 +89,22 @@ func allFiles(t *testing.T) []*file {
 	}
 	var all []*file
 	fset := token.NewFileSet()
-	nested := ""
+	modules := []string{""} // that enclose the file, the innermost last
 	walk(t, func(name string, d fs.DirEntry) error {
 		rel, err := filepath.Rel(root, name)
 		if err != nil {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if nested != "" && !strings.HasPrefix(rel, nested+"/") {
-			nested = ""
+		for len(modules) > 1 && !strings.HasPrefix(rel, modules[len(modules)-1]+"/") {
+			modules = modules[:len(modules)-1]
 		}
 		if d.IsDir() {
 			if d.Name() == "testdata" {
 				return filepath.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != root {
-				nested = rel
+				modules = append(modules, rel)
 			}
 			return nil
 		}
@@ -115,7 +115,7 @@ func allFiles(t *testing.T) []*file {
 		if err != nil {
 			return err
 		}
-		all = append(all, &file{path: rel, module: nested, fset: fset, ast: parsed,
+		all = append(all, &file{path: rel, module: modules[len(modules)-1], fset: fset, ast: parsed,
 			generated: ast.IsGenerated(parsed)})
 		return nil
 	})
