@@ -1,0 +1,32 @@
+package s3rdma
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The errors that callers distinguish with errors.Is. Their texts continue with the numbers, the limit and the fix.
+var (
+	// ErrToken: the client's token is not one of the wire.
+	ErrToken = errors.New("s3rdma: malformed token")
+	// ErrBusy: all transfers that the Handler's limits allow are in progress.
+	ErrBusy = errors.New("s3rdma: too many transfers")
+	// ErrTooLarge: the data is longer than the limit, or than the memory that the client offers.
+	ErrTooLarge = errors.New("s3rdma: too large")
+	// ErrTimeout: a transfer has not ended in time.
+	ErrTimeout = errors.New("s3rdma: the transfer took too long")
+	// ErrTransfer: the device could not move the data.
+	ErrTransfer = errors.New("s3rdma: transfer failed")
+	// ErrChecksum: the data is not that of the checksum that the other side sent.
+	ErrChecksum = errors.New("s3rdma: wrong checksum")
+	// ErrReply: the server's headers contradict the request or each other.
+	ErrReply = errors.New("s3rdma: wrong reply")
+	// ErrDeclined: the server does not use RDMA for the request.
+	ErrDeclined = errors.New("s3rdma: the server declined")
+	// ErrClosed: the Transport or the Handler is closed.
+	ErrClosed = errors.New("s3rdma: closed")
+
+	errNoDevice = errors.New("s3rdma: Device is nil")
+)
+
+func tokenError(what string) error { return fmt.Errorf("%w: %s", ErrToken, what) }

@@ -1,0 +1,261 @@
+package s3rdma
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+const (
+	defaultTransfers = 64
+	defaultBuffer    = 1 << 20
+	defaultTimeout   = time.Minute
+)
+
+// A Handler is the server's side of the wire: it wraps the http.Handler of an S3 server. Next sees ordinary requests,
+// whose bodies are read from the client's memory as Next reads them, and its responses are written there. So Next, or a
+// handler in front of it, authenticates a request before data moves.
+//
+// Requests without a token, and those that the Handler declines, travel by HTTP. A PUT that it declines has no data: it
+// has status 501, and does not reach Next.
+//
+// The Content-Length that Next sees is that of the data. A signature that includes the Content-Length of the request,
+// which is 0, must be checked by a handler in front of this one. Transport signs none.
+//
+// The fields must not be changed after the first request.
+type Handler struct {
+	Next   http.Handler
+	Device *Device // nil: every token is declined
+	// MaxTransfers limits the transfers in progress; 0: 64. Others wait, for at most Timeout. Each one has a buffer of
+	// BufferSize bytes, 0: 1 MiB, and a queue pair.
+	MaxTransfers int
+	BufferSize   int
+	// MaxSize limits the data of a PUT, in bytes; 0: what a token can name, 4 GiB - 1.
+	MaxSize int64
+	// Timeout limits the time that the device takes for one request; 0: 1 minute. The time of Next does not count.
+	Timeout time.Duration
+	// DCKey is the access key of the clients' DCTs; 0: the key of the wire, 0xffeeddcc.
+	DCKey uint64
+	// Allow decides whether the server connects to the address that a token names, which the client chooses. If it
+	// returns an error, the request is declined. Nil allows every address. On InfiniBand the address is a GID.
+	Allow func(r *http.Request, peer netip.Addr) error
+	// Observe is called after each transfer and each decline.
+	Observe func(Transfer)
+
+	movers movers
+}
+
+// Close closes what requests have shared. Call it after http.Server.Shutdown. It does not close Device.
+func (h *Handler) Close() error { return h.movers.close() }
+
+func (h *Handler) observe(r *http.Request, bytes int64, err error) {
+	if h.Observe != nil {
+		h.Observe(Transfer{Method: r.Method, Path: r.URL.Path, Bytes: bytes, RDMA: err == nil, Err: err})
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text := r.Header.Get(headerToken)
+	if text == "" {
+		h.Next.ServeHTTP(w, r)
+		return
+	}
+	token, err := h.accept(r, text)
+	if err == nil {
+		x := &transfer{h: h, r: r, token: token}
+		if r.Method == http.MethodPut {
+			x.servePut(w)
+		} else {
+			x.serveGet(w)
+		}
+		return
+	}
+	h.observe(r, 0, err)
+	w.Header().Set(headerReply, declined)
+	if r.Method == http.MethodPut && r.ContentLength == 0 {
+		writeError(w, http.StatusNotImplemented, err)
+		return
+	}
+	h.Next.ServeHTTP(w, r)
+}
+
+// accept returns the token of a request that may travel by RDMA.
+func (h *Handler) accept(r *http.Request, text string) (t Token, err error) {
+	switch {
+	case h.Device == nil:
+		return t, errNoDevice
+	case r.Method != http.MethodGet && r.Method != http.MethodPut:
+		return t, fmt.Errorf("%w: %s moves no object", ErrDeclined, r.Method)
+	case r.ContentLength != 0:
+		return t, fmt.Errorf("%w: the request has a body of its own, of %d bytes", ErrDeclined, r.ContentLength)
+	case len(r.Header.Values(headerToken)) != 1:
+		return t, tokenError("the request has more than one")
+	}
+	if t, err = ParseToken(text); err != nil {
+		return t, err
+	}
+	if limit := h.maxSize(); r.Method == http.MethodPut && int64(t.Size) > limit {
+		return t, fmt.Errorf("%w: a PUT of %d bytes, Handler.MaxSize is %d", ErrTooLarge, t.Size, limit)
+	}
+	if h.Allow != nil {
+		err = h.Allow(r, t.GID.Addr())
+	}
+	return t, err
+}
+
+func (h *Handler) maxSize() int64 {
+	if h.MaxSize <= 0 {
+		return maxSize
+	}
+	return h.MaxSize
+}
+
+func (h *Handler) timeout() time.Duration {
+	if h.Timeout <= 0 {
+		return defaultTimeout
+	}
+	return h.Timeout
+}
+
+// writeError sends an error as S3 does.
+func writeError(w http.ResponseWriter, status int, err error) {
+	code := "InternalError"
+	if status == http.StatusNotImplemented {
+		code = "NotImplemented"
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	w.Header().Del("Content-Length")
+	w.WriteHeader(status)
+	var message errorText
+	xml.EscapeText(&message, []byte(err.Error())) // message accepts all
+	fmt.Fprintf(w, "%s<Error><Code>%s</Code><Message>%s</Message></Error>\n", xml.Header, code, message)
+}
+
+type errorText []byte
+
+func (b *errorText) Write(p []byte) (int, error) { *b = append(*b, p...); return len(p), nil }
+
+// servePut serves a PUT, whose body is the client's memory.
+func (x *transfer) servePut(w http.ResponseWriter) {
+	size := int64(x.token.Size)
+	r := x.r.Clone(x.r.Context())
+	b := &receiver{x: x}
+	r.Body, r.ContentLength = b, size
+	r.Header.Set("Content-Length", strconv.FormatInt(size, 10))
+	rw := &putWriter{ResponseWriter: w, b: b}
+	defer x.end() // also if Next panics
+	x.h.Next.ServeHTTP(rw, r)
+	rw.WriteHeader(http.StatusOK) // unless Next has
+	x.h.observe(x.r, int64(x.done), b.result())
+}
+
+// A receiver is the body of a PUT.
+type receiver struct {
+	x    *transfer
+	left []byte // of the buffer
+	err  error
+}
+
+// result returns why the data was not moved as a whole.
+func (b *receiver) result() error {
+	if b.err == nil && b.x.done < b.x.token.Size {
+		return fmt.Errorf("%w: the server has read %d of %d bytes", ErrDeclined, b.x.done, b.x.token.Size)
+	}
+	return b.err
+}
+
+// fill reads the next part of the client's memory if none is left.
+func (b *receiver) fill() error {
+	switch {
+	case b.err != nil:
+		return b.err
+	case len(b.left) > 0:
+		return nil
+	case b.x.done == b.x.token.Size:
+		return io.EOF
+	}
+	b.left, b.err = b.x.receive()
+	return b.err
+}
+
+func (b *receiver) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if err := b.fill(); err != nil {
+		return 0, err
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo: data is written from the buffer where the device has put it.
+func (b *receiver) WriteTo(w io.Writer) (total int64, err error) {
+	for {
+		if err := b.fill(); err == io.EOF {
+			return total, nil
+		} else if err != nil {
+			return total, err
+		}
+		n, err := w.Write(b.left)
+		b.left = b.left[n:]
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// Close ends the reading.
+func (b *receiver) Close() error {
+	if b.err == nil && b.x.done < b.x.token.Size {
+		b.err = errors.New("s3rdma: read of a closed body")
+	}
+	return nil
+}
+
+// A putWriter is the ResponseWriter of a PUT. It adds the reply.
+type putWriter struct {
+	http.ResponseWriter
+	b     *receiver
+	wrote bool
+}
+
+func (w *putWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *putWriter) WriteHeader(code int) {
+	if w.wrote {
+		return
+	}
+	if code < http.StatusOK { // more headers follow
+		w.ResponseWriter.WriteHeader(code)
+		return
+	}
+	w.wrote = true
+	moved := w.b.result()
+	switch {
+	case code >= http.StatusMultipleChoices:
+		w.Header().Set(headerReply, declined)
+	case moved != nil: // although Next says that it has stored the object
+		w.Header().Set(headerReply, declined)
+		writeError(w.ResponseWriter, http.StatusInternalServerError, moved)
+		return
+	case code == http.StatusNoContent:
+		w.Header().Set(headerReply, "204")
+	default:
+		w.Header().Set(headerReply, "200")
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *putWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}

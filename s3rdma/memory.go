@@ -1,0 +1,58 @@
+package s3rdma
+
+import (
+	"math/bits"
+	"sync"
+)
+
+const (
+	smallestBuffer = 1 << 12
+	// mostIdle limits the memory of buffers that no request uses.
+	mostIdle = 64 << 20
+)
+
+// memory is what the requests of a client use, up to a limit.
+type memory struct {
+	mu    sync.Mutex
+	used  int64
+	idle  int64
+	spare [27][][]byte // by the logarithm of the size
+}
+
+func classOf(n int) int { return bits.Len(uint(max(n, smallestBuffer) - 1)) }
+
+// take returns n bytes, or nil if more than limit would be in use.
+func (m *memory) take(n int, limit int64) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	class := classOf(n)
+	size := int64(1) << class
+	if class >= len(m.spare) { // of which none are kept
+		size = int64(n)
+	}
+	if size > limit-m.used {
+		return nil
+	}
+	m.used += size
+	if class < len(m.spare) {
+		if s := m.spare[class]; len(s) > 0 {
+			m.spare[class] = s[:len(s)-1]
+			m.idle -= size
+			return s[len(s)-1][:n]
+		}
+	}
+	return make([]byte, n, size)
+}
+
+// put takes back what take returned. If lost is set, a device may still use it: it is left to the garbage collector,
+// which knows the device's use.
+func (m *memory) put(b []byte, lost bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := int64(cap(b))
+	m.used -= size
+	if class := classOf(int(size)); !lost && class < len(m.spare) && m.idle+size <= mostIdle {
+		m.idle += size
+		m.spare[class] = append(m.spare[class], b[:0])
+	}
+}

@@ -1,0 +1,184 @@
+package s3rdma_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/rclone/gofakes3"
+	"github.com/rclone/gofakes3/s3mem"
+
+	"github.com/goverbs/goverbs/internal/sim/errtest"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/s3rdma"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+var check = errtest.Check
+
+func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
+
+const (
+	bucket    = "bucket"
+	accessKey = "the-access-key"
+	secretKey = "the-secret-key"
+)
+
+// A rig is an S3 server, which checks signatures and checksums, and a client on two machines. HTTP travels over the
+// loopback interface.
+type rig struct {
+	testing.TB
+	net            *verbstest.Network
+	server, client *verbstest.Machine
+	store          http.Handler
+	handler        *s3rdma.Handler
+	front          atomic.Pointer[http.HandlerFunc] // what the server serves: handler
+	url            string
+	http           *httptest.Server
+	base           *http.Transport
+	transport      *s3rdma.Transport
+	minio          *minio.Client
+	ctx            context.Context
+
+	served, got events
+}
+
+// events are what an Observe function was called with.
+type events struct {
+	mu  sync.Mutex
+	all []s3rdma.Transfer
+}
+
+func (e *events) add(t s3rdma.Transfer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, t)
+}
+
+// take returns the events since the last call.
+func (e *events) take() []s3rdma.Transfer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := e.all
+	e.all = nil
+	return all
+}
+
+// byRDMA returns how many bytes have travelled by RDMA, and the reasons of what has not.
+func (e *events) byRDMA() (n int64, reasons []error) {
+	for _, t := range e.take() {
+		n += t.Bytes
+		if !t.RDMA {
+			reasons = append(reasons, t.Err)
+		}
+	}
+	return n, reasons
+}
+
+func newRig(t testing.TB, options ...verbstest.Option) *rig {
+	t.Helper()
+	r := &rig{TB: t, net: verbstest.NewNetwork(t, options...), base: &http.Transport{}}
+	r.server, r.client = r.net.Machine(), r.net.Machine()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	r.ctx = ctx
+	r.store = gofakes3.New(s3mem.New(), gofakes3.WithV4Auth(map[string]string{accessKey: secretKey})).Server()
+	r.server.Run(r.serve)
+	r.client.Run(r.connect)
+	t.Cleanup(func() {
+		cancel()
+		r.base.CloseIdleConnections()
+		r.http.Close()
+		r.transport.Close() // fails if the test has removed the device
+		r.handler.Close()
+		r.handler.Device.Close()
+		r.transport.Device.Close()
+	})
+	return r
+}
+
+func (r *rig) serve() {
+	r.handler = &s3rdma.Handler{Next: r.store, Device: must(s3rdma.Open(""))(r), BufferSize: 256 << 10,
+		Observe: r.served.add}
+	r.serveBy(r.handler.ServeHTTP)
+	r.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		(*r.front.Load())(w, q)
+	}))
+	r.url = r.http.URL
+}
+
+func (r *rig) serveBy(f http.HandlerFunc) { r.front.Store(&f) }
+
+func (r *rig) connect() {
+	r.transport = &s3rdma.Transport{Base: r.base, Device: must(s3rdma.Open(""))(r), Observe: r.got.add,
+		Secret: func(_ context.Context, key string) (string, error) {
+			if key != accessKey {
+				return "", fmt.Errorf("no such access key: %s", key)
+			}
+			return secretKey, nil
+		}}
+	r.minio = must(minio.New(strings.TrimPrefix(r.url, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(accessKey, secretKey, ""), Transport: r.transport, Region: "us-east-1"}))(r)
+	check(r, r.minio.MakeBucket(r.ctx, bucket, minio.MakeBucketOptions{}))
+}
+
+// put stores an object with minio-go.
+func (r *rig) put(name string, data []byte, o minio.PutObjectOptions) (minio.UploadInfo, error) {
+	var info minio.UploadInfo
+	var err error
+	r.client.Run(func() {
+		info, err = r.minio.PutObject(r.ctx, bucket, name, bytes.NewReader(data), int64(len(data)), o)
+	})
+	return info, err
+}
+
+// get reads an object with minio-go.
+func (r *rig) get(ctx context.Context, name string, o minio.GetObjectOptions) (data []byte, err error) {
+	r.client.Run(func() {
+		var object *minio.Object
+		if object, err = r.minio.GetObject(ctx, bucket, name, o); err != nil {
+			return
+		}
+		defer object.Close()
+		data, err = io.ReadAll(object)
+	})
+	return data, err
+}
+
+// same checks that an object has the data.
+func (r *rig) same(name string, data []byte) {
+	r.Helper()
+	got, err := r.get(r.ctx, name, minio.GetObjectOptions{})
+	if err != nil || !bytes.Equal(got, data) {
+		r.Fatalf("get %s: %d bytes, which differ from the object's %d (%v)", name, len(got), len(data), err)
+	}
+}
+
+// moved checks how much has travelled by RDMA since the last call, on both sides.
+func (r *rig) moved(want int64) {
+	r.Helper()
+	client, why := r.got.byRDMA()
+	server, whys := r.served.byRDMA()
+	if client != want || server != want || want > 0 && (why != nil || whys != nil) {
+		r.Fatalf("the client has moved %d bytes by RDMA (%v), the server %d (%v), want %d", client, why, server, whys, want)
+	}
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
