@@ -27,6 +27,9 @@ type download struct {
 	want   span
 	window int    // of the next request
 	etag   string // of the object, from the first response on
+	// head is the response to a HEAD, before the first part, and size the length of the object. RC only.
+	head *http.Response
+	size int64
 }
 
 func (t *Transport) get(r *http.Request, s *signer) (*http.Response, error) {
@@ -37,6 +40,11 @@ func (t *Transport) get(r *http.Request, s *signer) (*http.Response, error) {
 	d := &download{t: t, r: r, s: s, want: want, window: min(firstWindow, t.window())}
 	if want.end >= 0 {
 		d.window = t.window()
+	}
+	if t.Service == RC {
+		if err := d.stat(); err != nil {
+			return t.byHTTP(r, err)
+		}
 	}
 	p, err := d.fetch(r.Context(), want.start)
 	if err != nil {
@@ -70,32 +78,42 @@ func (d *download) fetch(ctx context.Context, start int64) (*part, error) {
 		p.why = fmt.Errorf("%w: %d bytes would exceed Transport.MaxMemory", ErrTooLarge, n)
 		return p, nil
 	}
-	o, err := d.t.targets.offer(d.t.Device, d.t.key(), b, uverbs.RemoteWrite)
-	if err != nil {
-		d.t.memory.put(b, false)
-		p.why = err
-		return p, nil
-	}
-	resp, ended, err := d.t.exchange(d.request(ctx, o, start, start+int64(n)))
-	if eerr := o.end(ended); eerr != nil {
-		d.t.memory.put(b, true)
-		if err == nil {
-			discard(resp)
-		}
-		return nil, eerr
-	}
-	if err == nil {
-		p.resp = resp
-		p.why = p.check(n, ended)
-	}
+	lost, err := d.move(ctx, p, b)
 	if err != nil || p.why != nil {
-		d.t.memory.put(b, false)
+		d.t.memory.put(b, lost)
 		return p, err
 	}
 	p.data = b[:p.end-p.start]
-	resp.Body.Close()
 	d.t.observe(d.r, p.end-p.start, nil)
 	return p, nil
+}
+
+// move moves a part of the object to b. It sets p.why if the data has not come by RDMA. If lost is set, a device may
+// still use the memory.
+func (d *download) move(ctx context.Context, p *part, b []byte) (lost bool, err error) {
+	if d.t.Service == RC {
+		return d.moveRC(ctx, p, b)
+	}
+	o, err := d.t.targets.offer(d.t.Device, d.t.key(), b, uverbs.RemoteWrite)
+	if err != nil {
+		p.why = err
+		return false, nil
+	}
+	resp, ended, err := d.t.exchange(d.request(ctx, o, p.start, p.start+int64(len(b))))
+	if eerr := o.end(ended); eerr != nil {
+		if err == nil {
+			discard(resp)
+		}
+		return true, eerr
+	}
+	if err != nil {
+		return false, err
+	}
+	p.resp = resp
+	if p.why = p.check(len(b), ended); p.why == nil {
+		resp.Body.Close()
+	}
+	return false, nil
 }
 
 // request returns a signed request for a part of the object.

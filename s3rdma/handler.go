@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,17 +43,25 @@ type Handler struct {
 	Timeout time.Duration
 	// DCKey is the access key of the clients' DCTs; 0: the key of the wire, 0xffeeddcc.
 	DCKey uint64
+	// RC makes the Handler serve the form of the wire for reliable connections too. In this form a POST stands for a
+	// request on an object, with which Next is called when RC returns nil. A handler in front of this one checks the
+	// signature of the POST; object has none, but the same context. Next decides whether the caller may do what object
+	// asks for, or RC does, which may change its headers. If RC is nil, such POSTs are declined.
+	RC func(post, object *http.Request) error
+	// MaxMemory limits the memory of sessions of this form, in bytes; 0: 1 GiB.
+	MaxMemory int64
 	// Allow decides whether the server connects to the address that a token names, which the client chooses. If it
 	// returns an error, the request is declined. Nil allows every address. On InfiniBand the address is a GID.
 	Allow func(r *http.Request, peer netip.Addr) error
 	// Observe is called after each transfer and each decline.
 	Observe func(Transfer)
 
-	movers movers
+	movers   movers
+	sessions sessions
 }
 
 // Close closes what requests have shared. Call it after http.Server.Shutdown. It does not close Device.
-func (h *Handler) Close() error { return h.movers.close() }
+func (h *Handler) Close() error { return errors.Join(h.movers.close(), h.sessions.close()) }
 
 func (h *Handler) observe(r *http.Request, bytes int64, err error) {
 	if h.Observe != nil {
@@ -61,6 +71,10 @@ func (h *Handler) observe(r *http.Request, bytes int64, err error) {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, rcPrefix) {
+		h.serveRC(w, r)
+		return
+	}
 	text := r.Header.Get(headerToken)
 	if text == "" {
 		h.Next.ServeHTTP(w, r)
@@ -100,6 +114,9 @@ func (h *Handler) accept(r *http.Request, text string) (t Token, err error) {
 	if t, err = ParseToken(text); err != nil {
 		return t, err
 	}
+	if err := tokensSigned(r); err != nil {
+		return t, err
+	}
 	if limit := h.maxSize(); r.Method == http.MethodPut && int64(t.Size) > limit {
 		return t, fmt.Errorf("%w: a PUT of %d bytes, Handler.MaxSize is %d", ErrTooLarge, t.Size, limit)
 	}
@@ -107,6 +124,18 @@ func (h *Handler) accept(r *http.Request, text string) (t Token, err error) {
 		err = h.Allow(r, t.GID.Addr())
 	}
 	return t, err
+}
+
+// tokensSigned returns an error if a signed request has headers of this wire that are not part of the signature.
+func tokensSigned(r *http.Request) error {
+	auth, signed := parseAuthorization(r.Header.Get(headerAuth))
+	for name := range r.Header {
+		lower := strings.ToLower(name)
+		if signed && strings.HasPrefix(lower, "x-amz-rdma-") && !slices.Contains(auth.headers, lower) {
+			return fmt.Errorf("%w: the signature does not include %s", ErrToken, lower)
+		}
+	}
+	return nil
 }
 
 func (h *Handler) maxSize() int64 {
@@ -125,9 +154,9 @@ func (h *Handler) timeout() time.Duration {
 
 // writeError sends an error as S3 does.
 func writeError(w http.ResponseWriter, status int, err error) {
-	code := "InternalError"
-	if status == http.StatusNotImplemented {
-		code = "NotImplemented"
+	code := strings.ReplaceAll(http.StatusText(status), " ", "")
+	if status == http.StatusInternalServerError {
+		code = "InternalError"
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	w.Header().Del("Content-Length")

@@ -9,16 +9,15 @@ import (
 
 // TestPutGet stores and reads objects of several sizes with minio-go.
 func TestPutGet(t *testing.T) {
-	r := newRig(t)
-	for _, n := range []int{0, 1, 4 << 10, 5 << 20, 64 << 20} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			r.TB = t
+	forms(t, func(r *rig) {
+		for _, n := range []int{0, 1, 4 << 10, 5 << 20, 64 << 20} {
 			data := randomBytes(n)
-			_, err := r.put("a", data, minio.PutObjectOptions{})
-			check(t, err)
+			name := fmt.Sprint(n)
+			_, err := r.put(name, data, minio.PutObjectOptions{})
+			check(r, err)
 			r.moved(int64(n))
-			r.same("a", data)
+			r.same(name, data)
 			r.moved(int64(n))
-		})
-	}
+		}
+	})
 }

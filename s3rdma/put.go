@@ -57,12 +57,15 @@ func (u *upload) read(body io.Reader) error {
 }
 
 func (u *upload) do() (*http.Response, error) {
+	if u.t.Service == RC {
+		return u.doRC()
+	}
 	o, err := u.t.targets.offer(u.t.Device, u.t.key(), u.data, uverbs.RemoteRead)
 	if err != nil {
 		return u.plain(err)
 	}
 	if !u.t.NoChecksum && len(checksumHeaders(u.r.Header)) == 0 {
-		u.r.Header.Set(headerCRC64, checksumText(crc64.Checksum(u.data, nvme)))
+		u.r.Header.Set(headerCRC64, u.checksum())
 	}
 	r := offering(u.r.Context(), u.r, o.token())
 	u.s.sign(r)
@@ -89,6 +92,10 @@ func (u *upload) do() (*http.Response, error) {
 	discard(resp)
 	return u.plain(why)
 }
+
+func (u *upload) checksum() string { return checksumText(crc64.Checksum(u.data, nvme)) }
+
+func newBytesBody(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }
 
 // stored returns why the server has not stored the data.
 func (u *upload) stored(resp *http.Response) error {
@@ -119,9 +126,8 @@ func (u *upload) plain(why error) (*http.Response, error) {
 	u.t.observe(u.r, 0, why)
 	u.t.memory.put(u.data, true)
 	r := u.r.Clone(u.r.Context())
-	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = io.NopCloser(bytes.NewReader(u.data)), int64(len(u.data)),
-		nil, nil
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(u.data)), nil }
+	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = newBytesBody(u.data), int64(len(u.data)), nil, nil
+	r.GetBody = func() (io.ReadCloser, error) { return newBytesBody(u.data), nil }
 	r.Header.Del("Content-Length")
 	if r.Header.Get(headerSHA256) != "" {
 		r.Header.Set(headerSHA256, fmt.Sprintf("%x", sha256.Sum256(u.data)))

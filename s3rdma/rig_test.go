@@ -18,6 +18,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/rclone/gofakes3"
 	"github.com/rclone/gofakes3/s3mem"
+	"github.com/rclone/gofakes3/signature"
 
 	"github.com/goverbs/goverbs/internal/sim/errtest"
 	"github.com/goverbs/goverbs/internal/sim/leaktest"
@@ -42,6 +43,7 @@ const (
 // loopback interface.
 type rig struct {
 	testing.TB
+	service        s3rdma.Service
 	net            *verbstest.Network
 	server, client *verbstest.Machine
 	store          http.Handler
@@ -89,13 +91,24 @@ func (e *events) byRDMA() (n int64, reasons []error) {
 	return n, reasons
 }
 
-func newRig(t testing.TB, options ...verbstest.Option) *rig {
+// forms runs a test with each form of the wire.
+func forms(t *testing.T, test func(r *rig)) {
+	for _, service := range []s3rdma.Service{s3rdma.DC, s3rdma.RC} {
+		t.Run(string(service), func(t *testing.T) { test(newRig(t, service)) })
+	}
+}
+
+func newRig(t testing.TB, service s3rdma.Service, options ...verbstest.Option) *rig {
 	t.Helper()
-	r := &rig{TB: t, net: verbstest.NewNetwork(t, options...), base: &http.Transport{}}
+	r := &rig{TB: t, service: service, net: verbstest.NewNetwork(t, options...), base: &http.Transport{}}
 	r.server, r.client = r.net.Machine(), r.net.Machine()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	r.ctx = ctx
-	r.store = gofakes3.New(s3mem.New(), gofakes3.WithV4Auth(map[string]string{accessKey: secretKey})).Server()
+	backend := s3mem.New()
+	r.store = gofakes3.New(backend, gofakes3.WithV4Auth(map[string]string{accessKey: secretKey})).Server()
+	if service == s3rdma.RC { // serveRC checks the signatures
+		r.store = gofakes3.New(backend).Server()
+	}
 	r.server.Run(r.serve)
 	r.client.Run(r.connect)
 	t.Cleanup(func() {
@@ -114,16 +127,32 @@ func (r *rig) serve() {
 	r.handler = &s3rdma.Handler{Next: r.store, Device: must(s3rdma.Open(""))(r), BufferSize: 256 << 10,
 		Observe: r.served.add}
 	r.serveBy(r.handler.ServeHTTP)
+	if r.service == s3rdma.RC {
+		r.handler.RC = func(_, _ *http.Request) error { return nil }
+		r.serveBy(signed(r.handler))
+	}
 	r.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		(*r.front.Load())(w, q)
 	}))
 	r.url = r.http.URL
 }
 
+// signed checks the signatures of requests.
+func signed(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		if code := signature.V4SignVerifyWithSecret(q, secretKey); code != signature.ErrNone {
+			http.Error(w, fmt.Sprint("signature: ", code), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, q)
+	}
+}
+
 func (r *rig) serveBy(f http.HandlerFunc) { r.front.Store(&f) }
 
 func (r *rig) connect() {
 	r.transport = &s3rdma.Transport{Base: r.base, Device: must(s3rdma.Open(""))(r), Observe: r.got.add,
+		Service: r.service,
 		Secret: func(_ context.Context, key string) (string, error) {
 			if key != accessKey {
 				return "", fmt.Errorf("no such access key: %s", key)

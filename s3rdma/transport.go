@@ -33,6 +33,8 @@ type Transport struct {
 	// Secret returns the secret key of an access key. Signed requests are signed anew, since the token is part of the
 	// signature. If Secret is nil, they travel by HTTP.
 	Secret func(ctx context.Context, accessKey string) (secret string, err error)
+	// Service is the transport service of the device: see [DC], the default, and [RC].
+	Service Service
 	// VirtualHosted says that URLs have the bucket in the host. Otherwise the first element of the path is the bucket.
 	VirtualHosted bool
 	// Window is the most that one request of a GET moves, in bytes; 0: 16 MiB. Longer objects are read in parts, one
@@ -55,6 +57,18 @@ type Transport struct {
 	targets targets
 	memory  memory
 }
+
+// A Service is a transport service, for which the wire has a form.
+type Service string
+
+const (
+	// DC is the form for dynamically connected transport, which both ends' devices must have: ConnectX has it.
+	DC Service = "dc"
+	// RC is the form for reliable connections, which every device has. A transfer takes two more requests, and three for
+	// the first part of a GET. It carries neither metadata nor conditions of a PUT: such PUTs travel by HTTP. URLs must
+	// have the bucket in the path.
+	RC Service = "rc"
+)
 
 // A Transfer is an event for programs that count or log.
 type Transfer struct {
@@ -135,16 +149,24 @@ func (t *Transport) movesObject(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodPut || !t.namesObject(r.URL) {
 		return false
 	}
-	query := r.URL.Query()
-	for name := range query {
-		if !slices.Contains(ofObjects, name) && !strings.HasPrefix(name, "response-") {
-			return false
-		}
+	if !objectQuery(r.URL) {
+		return false
 	}
+	query := r.URL.Query()
 	if r.Method == http.MethodGet {
 		return !query.Has("uploadId") && !query.Has("partNumber") && r.Header.Get("If-Range") == ""
 	}
 	return r.Header.Get("X-Amz-Copy-Source") == "" && dataLength(r) > 0
+}
+
+// objectQuery reports whether the parameters of a URL are of requests that move the data of an object.
+func objectQuery(u *url.URL) bool {
+	for name := range u.Query() {
+		if !slices.Contains(ofObjects, name) && !strings.HasPrefix(name, "response-") {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *Transport) namesObject(u *url.URL) bool {
