@@ -149,7 +149,10 @@ func (b *body) readHTTP(to []byte) (int, error) {
 	return n, err
 }
 
+// finish releases the memory, since some clients close a body late.
 func (b *body) finish() error {
+	b.release(b.now)
+	b.now, b.left = &part{}, nil
 	if b.expected != "" && checksumText(b.crc) != b.expected {
 		return fmt.Errorf("%w: %s of %d bytes is %s, the server has %s", ErrChecksum, headerCRC64, b.end,
 			checksumText(b.crc), b.expected)

@@ -185,7 +185,8 @@ func (d *download) answers(resp *http.Response) bool {
 		return true // the server ignores ranges
 	case http.StatusPartialContent:
 		start, end, size, ok := contentRange(resp.Header)
-		if !ok || start != d.want.start || end != size && end != d.want.end {
+		if !ok || start != d.want.start || end != size && end != d.want.end ||
+			resp.ContentLength >= 0 && resp.ContentLength != end-start { // moved, but not said so
 			return false
 		}
 		if d.want.whole {

@@ -16,6 +16,7 @@ import (
 const (
 	defaultTransfers = 64
 	defaultBuffer    = 1 << 20
+	defaultWait      = time.Second
 	defaultTimeout   = time.Minute
 )
 
@@ -33,9 +34,10 @@ const (
 type Handler struct {
 	Next   http.Handler
 	Device *Device // nil: every token is declined
-	// MaxTransfers limits the transfers in progress; 0: 64. Others wait, for at most Timeout. Each one has a buffer of
-	// BufferSize bytes, 0: 1 MiB, and a queue pair.
+	// MaxTransfers limits the transfers in progress; 0: 64. Others wait for at most MaxWait, 0: 1 second, and are then
+	// declined. Each transfer has a buffer of BufferSize bytes, 0: 1 MiB, and a queue pair.
 	MaxTransfers int
+	MaxWait      time.Duration
 	BufferSize   int
 	// MaxSize limits the data of a PUT, in bytes; 0: what a token can name, 4 GiB - 1.
 	MaxSize int64
@@ -138,18 +140,16 @@ func tokensSigned(r *http.Request) error {
 	return nil
 }
 
-func (h *Handler) maxSize() int64 {
-	if h.MaxSize <= 0 {
-		return maxSize
-	}
-	return h.MaxSize
-}
+func (h *Handler) maxSize() int64         { return positiveOr(h.MaxSize, maxSize) }
+func (h *Handler) maxTransfers() int      { return positiveOr(h.MaxTransfers, defaultTransfers) }
+func (h *Handler) timeout() time.Duration { return positiveOr(h.Timeout, defaultTimeout) }
 
-func (h *Handler) timeout() time.Duration {
-	if h.Timeout <= 0 {
-		return defaultTimeout
+// positiveOr returns the default of a value that is not set.
+func positiveOr[T int | int64 | time.Duration](value, otherwise T) T {
+	if value <= 0 {
+		return otherwise
 	}
-	return h.Timeout
+	return value
 }
 
 // writeError sends an error as S3 does.

@@ -74,11 +74,7 @@ func (s *movers) open(h *Handler) error {
 		return ErrClosed
 	}
 	if s.slots == nil {
-		n := h.MaxTransfers
-		if n <= 0 {
-			n = defaultTransfers
-		}
-		s.slots = make(chan struct{}, n)
+		s.slots = make(chan struct{}, h.maxTransfers())
 	}
 	if s.pd == nil {
 		pd, err := h.Device.ctx.AllocPD()
@@ -115,7 +111,7 @@ func (s *movers) take(ctx context.Context, h *Handler) (*mover, error) {
 	if err := s.open(h); err != nil {
 		return nil, err
 	}
-	if err := s.enter(ctx, h.timeout()); err != nil {
+	if err := s.enter(ctx, positiveOr(h.MaxWait, defaultWait)); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -126,11 +122,7 @@ func (s *movers) take(ctx context.Context, h *Handler) (*mover, error) {
 		return m, nil
 	}
 	s.mu.Unlock()
-	size := h.BufferSize
-	if size <= 0 {
-		size = defaultBuffer
-	}
-	m, err := newMover(h.Device, s.pd, min(size, uverbs.MaxMessage))
+	m, err := newMover(h.Device, s.pd, min(positiveOr(h.BufferSize, defaultBuffer), uverbs.MaxMessage))
 	if err != nil {
 		<-s.slots
 	}

@@ -64,9 +64,7 @@ func (u *upload) do() (*http.Response, error) {
 	if err != nil {
 		return u.plain(err)
 	}
-	if !u.t.NoChecksum && len(checksumHeaders(u.r.Header)) == 0 {
-		u.r.Header.Set(headerCRC64, u.checksum())
-	}
+	u.addChecksum()
 	r := offering(u.r.Context(), u.r, o.token())
 	u.s.sign(r)
 	resp, ended, err := u.t.exchange(r)
@@ -93,7 +91,12 @@ func (u *upload) do() (*http.Response, error) {
 	return u.plain(why)
 }
 
-func (u *upload) checksum() string { return checksumText(crc64.Checksum(u.data, nvme)) }
+// addChecksum adds a checksum, unless the client has one.
+func (u *upload) addChecksum() {
+	if !u.t.NoChecksum && !announces(u.r.Header) {
+		u.r.Header.Set(headerCRC64, checksumText(crc64.Checksum(u.data, nvme)))
+	}
+}
 
 func newBytesBody(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }
 

@@ -50,6 +50,9 @@ func (t *Transport) converse(ctx context.Context, r *http.Request, s *signer, b 
 	if len(b) > rcMaxSize {
 		return nil, false, fmt.Errorf("%w: %d bytes, a session moves at most %d", ErrTooLarge, len(b), rcMaxSize)
 	}
+	if err := t.targets.check(); err != nil {
+		return nil, false, err
+	}
 	end, err := newRCEnd(t.Device, b, right)
 	if err != nil {
 		return nil, false, err
@@ -81,7 +84,7 @@ func (c *conversation) run(ctx context.Context) error {
 func (c *conversation) control(ctx context.Context, path string, pairs ...string) *http.Request {
 	u := &url.URL{Scheme: c.r.URL.Scheme, Host: c.r.URL.Host, Path: path}
 	r := &http.Request{Method: http.MethodPost, URL: u, Host: c.r.Host, Header: http.Header{}, Body: http.NoBody}
-	for _, name := range append(checksumHeaders(c.r.Header), "X-Amz-Security-Token", "User-Agent") {
+	for _, name := range append(digests(c.r.Header), "X-Amz-Security-Token", "User-Agent") {
 		if v := c.r.Header.Get(name); v != "" {
 			r.Header.Set(name, v)
 		}
@@ -250,12 +253,13 @@ func sameETag(a, b string) bool { return a != "" && strings.Trim(a, `"`) == stri
 // carries are the headers of PUTs that a session replaces or carries.
 var carries = []string{"Authorization", "Content-Length", "Accept-Encoding", "User-Agent", "Expect", "Amz-Sdk-Request",
 	"Amz-Sdk-Invocation-Id", headerDate, headerSHA256, headerDecoded, headerTrailer, "X-Amz-Security-Token",
-	"X-Amz-Sdk-Checksum-Algorithm"}
+	"X-Amz-Sdk-Checksum-Algorithm", "X-Amz-Checksum-Algorithm",
+	"X-Amz-Checksum-Type"}
 
 // carried returns an error if a session does not have all that the PUT says about the object.
 func (u *upload) carried() error {
 	h := u.r.Header.Clone()
-	for _, name := range append(checksumHeaders(h), carries...) {
+	for _, name := range append(digests(h), carries...) {
 		h.Del(name)
 	}
 	if t := h.Get("Content-Type"); t == "application/octet-stream" || t == "binary/octet-stream" {
@@ -272,9 +276,7 @@ func (u *upload) doRC() (*http.Response, error) {
 	if err := u.carried(); err != nil {
 		return u.plain(err)
 	}
-	if !u.t.NoChecksum && len(checksumHeaders(u.r.Header)) == 0 {
-		u.r.Header.Set(headerCRC64, u.checksum())
-	}
+	u.addChecksum()
 	h, lost, why := u.t.converse(u.r.Context(), u.r, u.s, u.data, 0)
 	if lost || why != nil && u.r.Context().Err() != nil {
 		u.t.memory.put(u.data, lost)

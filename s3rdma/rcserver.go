@@ -197,8 +197,10 @@ func objectOf(r *http.Request, offset, size int64) (*http.Request, error) {
 	}
 	object.ContentLength = size
 	object.Header.Set("Content-Length", strconv.FormatInt(size, 10))
-	for _, name := range checksumHeaders(r.Header) {
-		object.Header.Set(name, r.Header.Get(name))
+	for _, name := range digests(r.Header) {
+		if v := r.Header.Get(name); v != "" {
+			object.Header.Set(name, v)
+		}
 	}
 	return object, nil
 }
@@ -354,21 +356,14 @@ func (c *collector) Write(p []byte) (int, error) {
 func (s *sessions) begin(h *Handler, x *session, size int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	limit := h.MaxTransfers
-	if limit <= 0 {
-		limit = defaultTransfers
-	}
+	limit := h.maxTransfers()
 	switch {
 	case s.closed:
 		return refuse(http.StatusServiceUnavailable, ErrClosed)
 	case s.active >= limit:
 		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy, limit))
 	}
-	most := h.MaxMemory
-	if most <= 0 {
-		most = defaultMaxMemory
-	}
-	if x.b = s.memory.take(size, most); x.b == nil {
+	if x.b = s.memory.take(size, positiveOr(h.MaxMemory, defaultMaxMemory)); x.b == nil {
 		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d bytes more: raise Handler.MaxMemory", ErrBusy, size))
 	}
 	var random [sessionDigits / 2]byte

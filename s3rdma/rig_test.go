@@ -46,7 +46,7 @@ type rig struct {
 	service        s3rdma.Service
 	net            *verbstest.Network
 	server, client *verbstest.Machine
-	store          http.Handler
+	plain          http.Handler // a store that does not check signatures
 	handler        *s3rdma.Handler
 	front          atomic.Pointer[http.HandlerFunc] // what the server serves: handler
 	url            string
@@ -57,6 +57,7 @@ type rig struct {
 	ctx            context.Context
 
 	served, got events
+	serving     sync.WaitGroup // requests
 }
 
 // events are what an Observe function was called with.
@@ -92,25 +93,28 @@ func (e *events) byRDMA() (n int64, reasons []error) {
 }
 
 // forms runs a test with each form of the wire.
-func forms(t *testing.T, test func(r *rig)) {
+func forms(t *testing.T, test func(r *rig), changes ...func(*rig)) {
 	for _, service := range []s3rdma.Service{s3rdma.DC, s3rdma.RC} {
-		t.Run(string(service), func(t *testing.T) { test(newRig(t, service)) })
+		t.Run(string(service), func(t *testing.T) { test(newRig(t, service, changes...)) })
 	}
 }
 
-func newRig(t testing.TB, service s3rdma.Service, options ...verbstest.Option) *rig {
+// newRig returns a rig, whose Handler and Transport the changes have changed before they are used.
+func newRig(t testing.TB, service s3rdma.Service, changes ...func(*rig)) *rig {
 	t.Helper()
-	r := &rig{TB: t, service: service, net: verbstest.NewNetwork(t, options...), base: &http.Transport{}}
+	r := &rig{TB: t, service: service, net: verbstest.NewNetwork(t), base: &http.Transport{}}
 	r.server, r.client = r.net.Machine(), r.net.Machine()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	r.ctx = ctx
-	backend := s3mem.New()
-	r.store = gofakes3.New(backend, gofakes3.WithV4Auth(map[string]string{accessKey: secretKey})).Server()
-	if service == s3rdma.RC { // serveRC checks the signatures
-		r.store = gofakes3.New(backend).Server()
-	}
 	r.server.Run(r.serve)
 	r.client.Run(r.connect)
+	for _, change := range changes {
+		change(r)
+	}
+	r.http.Start()
+	r.url = r.http.URL
+	r.minio = r.newMinio(false)
+	check(r, r.minio.MakeBucket(r.ctx, bucket, minio.MakeBucketOptions{}))
 	t.Cleanup(func() {
 		cancel()
 		r.base.CloseIdleConnections()
@@ -123,18 +127,22 @@ func newRig(t testing.TB, service s3rdma.Service, options ...verbstest.Option) *
 	return r
 }
 
+// serve prepares a server whose store checks signatures, behind the Handler. With sessions it is the other way round.
 func (r *rig) serve() {
-	r.handler = &s3rdma.Handler{Next: r.store, Device: must(s3rdma.Open(""))(r), BufferSize: 256 << 10,
-		Observe: r.served.add}
+	backend := s3mem.New()
+	r.plain = gofakes3.New(backend).Server()
+	r.handler = &s3rdma.Handler{Device: must(s3rdma.Open(""))(r), BufferSize: 256 << 10, Observe: r.served.add,
+		Next: gofakes3.New(backend, gofakes3.WithV4Auth(map[string]string{accessKey: secretKey})).Server()}
 	r.serveBy(r.handler.ServeHTTP)
 	if r.service == s3rdma.RC {
-		r.handler.RC = func(_, _ *http.Request) error { return nil }
+		r.handler.Next, r.handler.RC = r.plain, func(_, _ *http.Request) error { return nil }
 		r.serveBy(signed(r.handler))
 	}
-	r.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r.http = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.serving.Add(1)
+		defer r.serving.Done()
 		(*r.front.Load())(w, q)
 	}))
-	r.url = r.http.URL
 }
 
 // signed checks the signatures of requests.
@@ -159,9 +167,11 @@ func (r *rig) connect() {
 			}
 			return secretKey, nil
 		}}
-	r.minio = must(minio.New(strings.TrimPrefix(r.url, "http://"), &minio.Options{
-		Creds: credentials.NewStaticV4(accessKey, secretKey, ""), Transport: r.transport, Region: "us-east-1"}))(r)
-	check(r, r.minio.MakeBucket(r.ctx, bucket, minio.MakeBucketOptions{}))
+}
+
+func (r *rig) newMinio(trailers bool) *minio.Client {
+	return must(minio.New(strings.TrimPrefix(r.url, "http://"), &minio.Options{Transport: r.transport,
+		Creds: credentials.NewStaticV4(accessKey, secretKey, ""), Region: "us-east-1", TrailingHeaders: trailers}))(r)
 }
 
 // put stores an object with minio-go.
@@ -203,6 +213,18 @@ func (r *rig) moved(want int64) {
 	server, whys := r.served.byRDMA()
 	if client != want || server != want || want > 0 && (why != nil || whys != nil) {
 		r.Fatalf("the client has moved %d bytes by RDMA (%v), the server %d (%v), want %d", client, why, server, whys, want)
+	}
+}
+
+// released checks that no request holds memory, a transfer or a session.
+func (r *rig) released() {
+	r.Helper()
+	if used, _ := r.transport.Memory(); used != 0 {
+		r.Errorf("the client uses %d bytes", used)
+	}
+	r.serving.Wait()
+	if transfers, sessions := r.handler.InUse(); transfers+sessions != 0 {
+		r.Errorf("%d transfers and %d sessions are in progress", transfers, sessions)
 	}
 }
 

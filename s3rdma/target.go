@@ -93,6 +93,16 @@ func (s *targets) take(d *Device, key uint64) (*target, error) {
 	return s.current, nil
 }
 
+// check returns ErrClosed after close.
+func (s *targets) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
 // put ends the use of a target. It is the last one if retire is set: a later request has another target.
 func (s *targets) put(g *target, retire bool) error {
 	s.mu.Lock()

@@ -89,19 +89,10 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-func (t *Transport) window() int {
-	if t.Window <= 0 {
-		return defaultWindow
-	}
-	return min(t.Window, maxSize)
-}
+func (t *Transport) window() int { return min(positiveOr(t.Window, defaultWindow), maxSize) }
 
 func (t *Transport) take(n int) []byte {
-	limit := t.MaxMemory
-	if limit <= 0 {
-		limit = defaultMaxMemory
-	}
-	return t.memory.take(n, limit)
+	return t.memory.take(n, positiveOr(t.MaxMemory, defaultMaxMemory))
 }
 
 func (t *Transport) key() uint64 { return keyOr(t.DCKey) }
