@@ -109,11 +109,12 @@ func (c *conversation) prepare(ctx context.Context) (psn uint32, err error) {
 	}
 	defer discard(resp)
 	h := resp.Header
+	c.id = h.Get(headerSession)
 	text, ok := strings.CutPrefix(h.Get(headerReply), rcReplyOK)
 	if resp.StatusCode != http.StatusOK || h.Get(headerProtocol) != rcProtocol || !ok {
 		return 0, reasonOf(resp)
 	}
-	if c.id = h.Get(headerSession); len(c.id) != sessionDigits {
+	if len(c.id) != sessionDigits {
 		return 0, fmt.Errorf("%w: the session %q has not %d digits", ErrReply, c.id, sessionDigits)
 	}
 	if c.peer, err = parseRCToken(text); err != nil {

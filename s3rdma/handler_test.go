@@ -1,0 +1,328 @@
+package s3rdma_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/signer"
+
+	"github.com/goverbs/goverbs/s3rdma"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// A page is a server of one object without ETags, signatures and ranges, which write sends.
+func page(write func(w http.ResponseWriter, data []byte), data []byte) func(*rig) {
+	return func(r *rig) {
+		r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.Method == http.MethodGet && q.URL.Path == "/"+bucket+"/page" {
+				write(w, data)
+				return
+			}
+			r.plain.ServeHTTP(w, q)
+		})
+		r.serveBy(r.handler.ServeHTTP)
+	}
+}
+
+// fetch reads the page without minio-go.
+func (r *rig) fetch(headers ...string) (*http.Response, []byte, error) {
+	r.Helper()
+	var resp *http.Response
+	var data []byte
+	var err error
+	r.client.Run(func() {
+		q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/page", nil))(r)
+		for i := 0; i < len(headers); i += 2 {
+			q.Header.Set(headers[i], headers[i+1])
+		}
+		if resp, err = r.transport.RoundTrip(q); err != nil {
+			return
+		}
+		defer resp.Body.Close()
+		data, err = io.ReadAll(resp.Body)
+	})
+	return resp, data, err
+}
+
+// TestWriters has handlers that write their responses in various ways.
+func TestWriters(t *testing.T) {
+	length := func(w http.ResponseWriter, n int) { w.Header().Set("Content-Length", strconv.Itoa(n)) }
+	pieces := func(w http.ResponseWriter, data []byte) {
+		for len(data) > 0 {
+			n := min(len(data), 7777)
+			w.Write(data[:n])
+			if f, ok := w.(http.Flusher); ok {
+				f.Flush()
+			}
+			data = data[n:]
+		}
+	}
+	for name, c := range map[string]struct {
+		size  int
+		rdma  bool
+		write func(w http.ResponseWriter, data []byte)
+	}{
+		"at once":          {300_000, true, func(w http.ResponseWriter, data []byte) { length(w, len(data)); w.Write(data) }},
+		"in pieces":        {300_000, true, func(w http.ResponseWriter, data []byte) { length(w, len(data)); pieces(w, data) }},
+		"short, no length": {200_000, true, pieces},
+		"long, no length":  {300_000, false, pieces},
+		"too long":         {2 << 20, false, func(w http.ResponseWriter, data []byte) { length(w, len(data)); pieces(w, data) }},
+		"nothing":          {0, true, func(w http.ResponseWriter, data []byte) { length(w, 0) }},
+		"only a header":    {0, true, func(w http.ResponseWriter, data []byte) { w.WriteHeader(http.StatusOK) }},
+		"early hints": {1000, true, func(w http.ResponseWriter, data []byte) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Write(data)
+		}},
+		"ReadFrom": {300_000, true, func(w http.ResponseWriter, data []byte) {
+			length(w, len(data))
+			io.Copy(w, struct{ io.Reader }{bytes.NewReader(data)})
+		}},
+		"ReadFrom, no length": {300_000, false, func(w http.ResponseWriter, data []byte) {
+			io.Copy(w, struct{ io.Reader }{bytes.NewReader(data)})
+		}},
+		"deadline": {1000, true, func(w http.ResponseWriter, data []byte) {
+			if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+				panic(err)
+			}
+			w.Write(data)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := randomBytes(c.size)
+			r := newRig(t, s3rdma.DC, page(c.write, data))
+			resp, got, err := r.fetch()
+			if err != nil || resp.StatusCode != http.StatusOK || !bytes.Equal(got, data) {
+				t.Errorf("%v, %d of %d bytes, or other ones: %v", resp, len(got), len(data), err)
+			}
+			if n, why := r.got.byRDMA(); c.rdma != (len(why) == 0) || c.rdma && n != int64(len(data)) {
+				t.Errorf("%d bytes by RDMA, %v", n, why)
+			}
+			r.released()
+		})
+	}
+}
+
+// TestBrokenWriters has handlers whose responses are not what their headers say. The client gets an error, and never
+// part of the data as a whole object.
+func TestBrokenWriters(t *testing.T) {
+	for name, write := range map[string]func(w http.ResponseWriter, data []byte){
+		"too little": func(w http.ResponseWriter, data []byte) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+			w.Write(data[1:])
+		},
+		"too much": func(w http.ResponseWriter, data []byte) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(data)-1))
+			w.Write(data)
+		},
+		"something": func(w http.ResponseWriter, data []byte) { w.Header().Set("Content-Length", "0"); w.Write(data) },
+		"abort": func(w http.ResponseWriter, data []byte) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+			w.Write(data[1:])
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := randomBytes(300_000)
+			r := newRig(t, s3rdma.DC, page(write, data))
+			resp, got, err := r.fetch()
+			if err == nil && len(got) == len(data) {
+				t.Errorf("%v: the data is complete", resp)
+			}
+			if n, _ := r.got.byRDMA(); n != 0 {
+				t.Errorf("%d bytes by RDMA", n)
+			}
+			r.released()
+		})
+	}
+}
+
+// TestReaders has handlers that do not read the body of a PUT, or only a part.
+func TestReaders(t *testing.T) {
+	for name, read := range map[string]func(body io.ReadCloser){
+		"nothing": func(io.ReadCloser) {},
+		"a part":  func(body io.ReadCloser) { io.CopyN(io.Discard, body, 1000) },
+		"close":   func(body io.ReadCloser) { body.Close(); io.Copy(io.Discard, body) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s3rdma.DC, func(r *rig) {
+				r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Header.Get("X-Amz-Rdma-Token") != "" {
+						read(q.Body)
+						return // with status 200
+					}
+					r.plain.ServeHTTP(w, q)
+				})
+				r.serveBy(r.handler.ServeHTTP)
+			})
+			data := randomBytes(1 << 20)
+			must(r.put("a", data, minio.PutObjectOptions{}))(t)
+			if n, why := r.got.byRDMA(); n != 0 || len(why) != 1 {
+				t.Errorf("%d bytes by RDMA, %v", n, why)
+			}
+			var got bytes.Buffer
+			w := &buffer{recorder{http.Header{}}, &got}
+			r.plain.ServeHTTP(w, must(http.NewRequest(http.MethodGet, "/"+bucket+"/a", nil))(t))
+			if !bytes.Equal(got.Bytes(), data) {
+				t.Errorf("the server has stored %d bytes, want %d", got.Len(), len(data))
+			}
+			r.released()
+		})
+	}
+}
+
+type buffer struct {
+	recorder
+	*bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) { return b.Buffer.Write(p) }
+
+// TestChanged replaces an object between the requests of a GET. The client gets an error, not a mixture.
+func TestChanged(t *testing.T) {
+	forms(t, func(r *rig) {
+		one, two := randomBytes(300_000), make([]byte, 300_000)
+		must(r.put("a", one, minio.PutObjectOptions{}))(r)
+		r.client.Run(func() {
+			o := must(r.minio.GetObject(r.ctx, bucket, "a", minio.GetObjectOptions{}))(r)
+			defer o.Close()
+			must(io.ReadFull(o, make([]byte, 10)))(r)
+			must(r.put("a", two, minio.PutObjectOptions{}))(r)
+			rest, err := io.ReadAll(o)
+			if !errors.Is(err, s3rdma.ErrReply) || bytes.Contains(rest, two[:100]) {
+				r.Errorf("%d bytes, %v", len(rest), err)
+			}
+		})
+		r.same("a", two)
+	}, func(r *rig) { r.transport.Window = 10_000 })
+}
+
+// TestPartDeclined has a server that declines the third part of a GET. The rest travels by HTTP.
+func TestPartDeclined(t *testing.T) {
+	r := newRig(t, s3rdma.DC, func(r *rig) {
+		r.transport.Window = 10_000
+		var n int
+		r.transport.Base = tap{RoundTripper: r.base, request: func(q *http.Request) {
+			if q.Method == http.MethodGet && q.Header.Get("X-Amz-Rdma-Token") != "" {
+				if n++; n > 2 {
+					q.Header.Set("X-Amz-Rdma-Token", "none")
+				}
+			}
+		}}
+		unsigned(r)
+	})
+	data := randomBytes(100_000)
+	must(r.put("a", data, minio.PutObjectOptions{}))(t)
+	r.got.take()
+	r.same("a", data)
+	if n, reasons := r.got.byRDMA(); n != 20_000 || len(reasons) != 1 {
+		t.Errorf("%d bytes by RDMA, %v", n, reasons)
+	}
+	r.released()
+}
+
+// TestWrongChecksum reads an object whose checksum at the server is another.
+func TestWrongChecksum(t *testing.T) {
+	for sum, want := range map[string]error{"AAAAAAAAAAA=": s3rdma.ErrChecksum, "": nil} {
+		r := newRig(t, s3rdma.DC, page(func(w http.ResponseWriter, data []byte) {
+			w.Header().Set("X-Amz-Checksum-Crc64nvme", sum)
+			w.Write(data)
+		}, randomBytes(1000)))
+		if _, got, err := r.fetch(); !errors.Is(err, want) || len(got) != 1000 {
+			t.Errorf("%d bytes, %v, want %v", len(got), err, want)
+		}
+	}
+}
+
+// TestStrangeRequests has requests that no client of the wire sends.
+func TestStrangeRequests(t *testing.T) {
+	r := newRig(t, s3rdma.DC, unsigned)
+	send := func(method, body string, headers ...string) *http.Response {
+		q := must(http.NewRequestWithContext(r.ctx, method, r.url+"/"+bucket+"/a", strings.NewReader(body)))(t)
+		for i := 0; i < len(headers); i += 2 {
+			q.Header.Add(headers[i], headers[i+1])
+		}
+		resp := must(r.base.RoundTrip(q))(t)
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		return resp
+	}
+	const token = "X-Amz-Rdma-Token"
+	for name, c := range map[string]struct {
+		resp   *http.Response
+		status int
+		reply  string
+	}{
+		"PUT with a body and a token": {send("PUT", "hello", token, descriptor), 200, "501"},
+		"GET with a malformed token":  {send("GET", "", token, "x"), 200, "501"},
+		"HEAD with a token":           {send("HEAD", "", token, descriptor), 200, "501"},
+		"PUT with a malformed token":  {send("PUT", "", token, "x"), 501, "501"},
+		"PUT with two tokens":         {send("PUT", "", token, descriptor, token, descriptor), 501, "501"},
+		"POST of a session":           {send("POST", "", "X-Amz-Rdma-Protocol", "hipobj-rc-v2"), 400, ""},
+		"PUT, token not signed": {send("PUT", "", token, descriptor, "Authorization",
+			"AWS4-HMAC-SHA256 Credential=a/20261128/r/s3/aws4_request, SignedHeaders=host, Signature=00"), 501, "501"},
+	} {
+		if got := c.resp.Header.Get("X-Amz-Rdma-Reply"); c.resp.StatusCode != c.status || got != c.reply {
+			t.Errorf("%s: status %d, reply %q, want %d and %q", name, c.resp.StatusCode, got, c.status, c.reply)
+		}
+	}
+	if n, _ := r.served.byRDMA(); n != 0 {
+		t.Errorf("%d bytes by RDMA", n)
+	}
+}
+
+// TestSmallMemory has less memory than the requests in progress need. The others travel by HTTP.
+func TestSmallMemory(t *testing.T) {
+	r := newRig(t, s3rdma.DC, func(r *rig) { r.transport.MaxMemory = 2 << 20 })
+	data := randomBytes(1 << 20)
+	must(r.put("a", data, minio.PutObjectOptions{}))(t)
+	r.got.take()
+	r.client.Run(func() {
+		var open []*http.Response
+		for range 4 {
+			q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/a", nil))(t)
+			q.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+			q = signer.SignV4(*q, accessKey, secretKey, "", "us-east-1")
+			open = append(open, must(r.transport.RoundTrip(q))(t))
+		}
+		for _, resp := range open {
+			if got := must(io.ReadAll(resp.Body))(t); !bytes.Equal(got, data) {
+				t.Error("other data")
+			}
+			resp.Body.Close()
+		}
+	})
+	n, reasons := r.got.byRDMA()
+	if n != 2<<20 || len(reasons) != 2 || !errors.Is(reasons[0], s3rdma.ErrTooLarge) {
+		t.Errorf("%d bytes by RDMA, %v", n, reasons)
+	}
+	r.released()
+}
+
+// TestDeviceGone removes the device of either side. Everything then travels by HTTP.
+func TestDeviceGone(t *testing.T) {
+	for _, side := range []string{"client", "server"} {
+		t.Run(side, func(t *testing.T) {
+			forms(t, func(r *rig) {
+				data := randomBytes(100_000)
+				must(r.put("a", data, minio.PutObjectOptions{}))(r)
+				map[string]*verbstest.Machine{"client": r.client, "server": r.server}[side].RemoveDevice()
+				r.got.take()
+				for i := range 3 {
+					r.same("a", data)
+					must(r.put(fmt.Sprint(i), data, minio.PutObjectOptions{}))(r)
+				}
+				if n, reasons := r.got.byRDMA(); n != 0 || len(reasons) < 6 {
+					r.Errorf("%d bytes by RDMA, %v", n, reasons)
+				}
+				r.released()
+			})
+		})
+	}
+}

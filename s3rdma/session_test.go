@@ -1,0 +1,230 @@
+package s3rdma_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/goverbs/goverbs/s3rdma"
+	"github.com/goverbs/goverbs/verbstest"
+)
+
+// control sends a request of the form for reliable connections, by hand.
+func (r *rig) control(path string, headers http.Header) *http.Response {
+	r.Helper()
+	q := must(http.NewRequestWithContext(r.ctx, http.MethodPost, r.url+"/.hipobj-rc/"+path, nil))(r)
+	q.Header = headers.Clone()
+	resp := must(r.base.RoundTrip(q))(r)
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	return resp
+}
+
+// prepare returns the headers of an honest first request, but for the changes.
+func prepare(changes ...string) http.Header {
+	return headers(append([]string{"protocol", "hipobj-rc-v2", "token", rcToken, "psn", "0a1b2c", "cookie", "01020304",
+		"op", "PUT", "target", "/" + bucket + "/a", "size", "4096", "offset", "0"}, changes...)...)
+}
+
+// headers returns headers whose names begin with x-amz-rdma.
+func headers(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		if h.Set("X-Amz-Rdma-"+pairs[i], pairs[i+1]); pairs[i+1] == "" {
+			h.Del("X-Amz-Rdma-" + pairs[i])
+		}
+	}
+	return h
+}
+
+// sessions makes the server accept control requests without signatures.
+func sessions(r *rig) {
+	r.handler.RC = func(post, object *http.Request) error {
+		if post.Header.Get("X-Refuse") != "" || object.URL.Path == "/" || object.Context() != post.Context() {
+			return errNo
+		}
+		return nil
+	}
+	unsigned(r)
+}
+
+// TestPrepare has first requests that are malformed, too large or not allowed.
+func TestPrepare(t *testing.T) {
+	r := newRig(t, s3rdma.DC, sessions, func(r *rig) {
+		r.handler.MaxTransfers, r.handler.MaxMemory, r.handler.MaxSize = 2, 1<<20, 1<<30
+		r.handler.Allow = func(_ *http.Request, peer netip.Addr) error {
+			if peer == netip.MustParseAddr("192.0.2.99") {
+				return errNo
+			}
+			return nil
+		}
+	})
+	refused := prepare()
+	refused.Set("X-Refuse", "1")
+	for name, c := range map[string]struct {
+		headers http.Header
+		status  int
+	}{
+		"protocol":      {prepare("protocol", "hipobj-rc-v1"), 501},
+		"no token":      {prepare("token", ""), 400},
+		"token":         {prepare("token", strings.Repeat("0", 88)), 400},
+		"host":          {prepare("token", strings.Replace(rcToken, "c0000201", "c0000263", 1)), 403},
+		"PSN":           {prepare("psn", "000000"), 400},
+		"long PSN":      {prepare("psn", "1000000"), 400},
+		"cookie":        {prepare("cookie", "0"), 400},
+		"no cookie":     {prepare("cookie", ""), 400},
+		"op":            {prepare("op", "DELETE"), 400},
+		"target":        {prepare("target", "nothing"), 400},
+		"host target":   {prepare("target", "//other/a"), 400},
+		"subresource":   {prepare("target", "/"+bucket+"/a?acl"), 400},
+		"list":          {prepare("op", "GET", "target", "/"+bucket+"?list-type=2"), 400},
+		"no size":       {prepare("size", "0"), 400},
+		"negative size": {prepare("size", "-1"), 400},
+		"size":          {prepare("size", "1073741825"), 413},
+		"memory":        {prepare("size", "1073741824"), 503},
+		"offset":        {prepare("offset", "-1"), 400},
+		"PUT at offset": {prepare("offset", "1"), 400},
+		"refused":       {refused, 403},
+		"no object":     {prepare("op", "GET"), 404},
+	} {
+		if resp := r.control("prepare", c.headers); resp.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.status)
+		} else if c.status == 501 && resp.Header.Get("X-Amz-Rdma-Protocol-Status") != "unsupported" {
+			t.Errorf("%s: %v", name, resp.Header)
+		}
+	}
+	r.released()
+	for i, want := range []int{200, 200, 503} {
+		if resp := r.control("prepare", prepare()); resp.StatusCode != want {
+			t.Errorf("session %d: status %d, want %d", i, resp.StatusCode, want)
+		}
+	}
+	r.handler.ExpireSessions()
+	if _, n := r.handler.InUse(); n != 0 {
+		t.Errorf("%d sessions after their time", n)
+	}
+}
+
+// TestReady has second requests that do not belong to a session. Only the right one can end it.
+func TestReady(t *testing.T) {
+	r := newRig(t, s3rdma.DC, sessions)
+	first := r.control("prepare", prepare())
+	id := first.Header.Get("X-Amz-Rdma-Session")
+	if first.StatusCode != 200 || len(id) != 32 || !strings.HasPrefix(first.Header.Get("X-Amz-Rdma-Reply"), "200:01") {
+		t.Fatalf("%d, %v", first.StatusCode, first.Header)
+	}
+	ready := func(changes ...string) http.Header {
+		return headers(append([]string{"protocol", "hipobj-rc-v2", "session", id, "cookie", "01020304", "qpn", "10203",
+			"mr-addr", "1000", "mr-rkey", "1"}, changes...)...)
+	}
+	other := ready()
+	other.Set("Authorization", "AWS4-HMAC-SHA256 Credential=other/20261128/r/s3/aws4_request, SignedHeaders="+
+		"x-amz-rdma-protocol;x-amz-rdma-session;x-amz-rdma-cookie;x-amz-rdma-qpn;x-amz-rdma-mr-addr;x-amz-rdma-mr-rkey,"+
+		" Signature=00")
+	for name, c := range map[string]struct {
+		path    string
+		headers http.Header
+		status  int
+	}{
+		"session":        {"ready", ready("session", strings.Repeat("0", 32)), 404},
+		"no session":     {"ready", ready("session", ""), 404},
+		"cookie":         {"ready", ready("cookie", "01020305"), 403},
+		"no cookie":      {"ready", ready("cookie", ""), 400},
+		"QP":             {"ready", ready("qpn", "10204"), 409},
+		"no QP":          {"ready", ready("qpn", "0"), 400},
+		"other owner":    {"ready", other, 404},
+		"cancels other":  {"cancel", other, 204},
+		"cancels none":   {"cancel", ready("session", "x"), 204},
+		"path":           {"begin", ready(), 404},
+		"other protocol": {"ready", ready("protocol", ""), 501},
+	} {
+		if resp := r.control(c.path, c.headers); resp.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.status)
+		}
+	}
+	if _, n := r.handler.InUse(); n != 1 {
+		t.Errorf("%d sessions, want 1", n)
+	}
+	if resp := r.control("cancel", ready()); resp.StatusCode != 204 {
+		t.Errorf("cancel: status %d", resp.StatusCode)
+	}
+	r.released()
+}
+
+// TestSilentClient has a client that neither writes the data of a PUT nor has memory for that of a GET. The server gives
+// up after its Timeout.
+func TestSilentClient(t *testing.T) {
+	r := newRig(t, s3rdma.DC, sessions, func(r *rig) { r.handler.Timeout = 20 * time.Millisecond })
+	r.net.Allow(verbstest.RemoteAccess, verbstest.Destination)
+	must(r.put("a", randomBytes(5000), minio.PutObjectOptions{}))(t)
+	r.served.take()
+	for _, op := range []string{"PUT", "GET"} {
+		id := r.control("prepare", prepare("op", op)).Header.Get("X-Amz-Rdma-Session")
+		resp := r.control("ready", headers("protocol", "hipobj-rc-v2", "session", id, "cookie", "01020304", "qpn", "10203",
+			"mr-addr", "1000", "mr-rkey", "1"))
+		all := r.served.take()
+		if resp.StatusCode != 500 || len(all) != 1 || !errors.Is(all[0].Err, s3rdma.ErrTransfer) {
+			t.Errorf("%s: status %d, %v", op, resp.StatusCode, all)
+		}
+	}
+	r.same("a", randomBytes(5000))
+	r.released()
+}
+
+// TestSessionReplies has servers whose replies to control requests are wrong. The data travels by HTTP.
+func TestSessionReplies(t *testing.T) {
+	data := randomBytes(100_000)
+	for name, c := range map[string]struct{ path, header, value string }{
+		"protocol":     {"prepare", "Protocol", ""},
+		"status":       {"prepare", "Reply", "501"},
+		"token":        {"prepare", "Reply", "200:" + strings.Repeat("0", 88)},
+		"PSN":          {"prepare", "Psn", "0"},
+		"session":      {"prepare", "Session", "1"},
+		"memory":       {"prepare", "Mr-Addr", "1"},
+		"key":          {"prepare", "Mr-Rkey", "fffffff"},
+		"no key":       {"prepare", "Mr-Rkey", ""},
+		"cookie":       {"ready", "Cookie", "00000001"},
+		"bytes":        {"ready", "Bytes-Transferred", "99999"},
+		"no protocol":  {"ready", "Protocol", ""},
+		"another ETag": {"ready", "Etag", "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s3rdma.RC, func(r *rig) {
+				r.transport.Base = tap{RoundTripper: r.base, response: func(resp *http.Response) {
+					if strings.HasSuffix(resp.Request.URL.Path, "/.hipobj-rc/"+c.path) {
+						resp.Header.Set("X-Amz-Rdma-"+c.header, c.value)
+					}
+				}}
+			})
+			r.net.Allow(verbstest.RemoteAccess)
+			must(r.put("a", data, minio.PutObjectOptions{}))(t)
+			r.same("a", data)
+			all := r.got.take()
+			var put, get int
+			for _, e := range all {
+				if e.RDMA && e.Method == "PUT" {
+					put++
+				} else if e.RDMA {
+					get++
+				}
+			}
+			// A GET needs no memory of the server, and the ETag of a PUT is for the caller.
+			onlyPut := strings.HasPrefix(name, "memory") || strings.HasSuffix(name, "key")
+			onlyGet := name == "another ETag"
+			if (put == 1) != onlyGet || (get == 1) != onlyPut {
+				t.Errorf("%d PUTs and %d GETs by RDMA: %v", put, get, fmt.Sprint(all))
+			}
+			if name == "session" { // the client cannot cancel what it does not know
+				r.handler.ExpireSessions()
+			}
+			r.released()
+		})
+	}
+}
