@@ -110,7 +110,7 @@ var transitions = map[QPType]map[[2]QPState]transition{
 	DCI: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort},
-		{StateInit, StateRTR}:   {required: MaskPathMTU, optional: MaskPKeyIndex},
+		{StateInit, StateRTR}:   {required: MaskPathMTU, optional: MaskPKeyIndex | MaskAV},
 		{StateRTR, StateRTS}: {
 			required: MaskTimeout | MaskRetryCount | MaskRNRRetryCount | MaskMaxRdAtomic | MaskSQPSN,
 			optional: MaskMinRNRTimer,

@@ -243,7 +243,7 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 		resp := uapi.Mlx5IbModifyQpResp{EceOptions: call.In[uapi.Mlx5IbModifyQp](c, uapi.UVERBS_ATTR_UHW_IN).EceOptions &
 			ECEOptions}
 		if d := k.dcts[call.In[uapi.IbUverbsExModifyQp](c, in).Base.QpHandle]; d != nil {
-			resp.Dctn = d.number
+			resp.Dctn, resp.ResponseLength = d.number, uint32(ioctl.SizeOf[uapi.Mlx5IbModifyQpResp]())
 		}
 		call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &resp)
 	case uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | uapi.IB_USER_VERBS_CMD_FLAG_EXTENDED:

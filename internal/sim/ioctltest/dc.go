@@ -18,7 +18,7 @@ var (
 	dci = table{
 		{reset, initial}:   {mPKey | mPort, 0},
 		{initial, initial}: {0, mPKey | mPort},
-		{initial, rtr}:     {mMTU, mPKey},
+		{initial, rtr}:     {mMTU, mPKey | mAV},
 		{rtr, rts}:         {mTimeout | mRetry | mRNRRetry | mMaxRd | mSQPSN, mMinRNR},
 		{rts, rts}:         {0, mMinRNR},
 	}
