@@ -54,27 +54,28 @@ func (b *body) request(start int64) {
 	}()
 }
 
-// Read implements io.Reader. After the last byte it returns an error that matches ErrChecksum if the server's checksum
-// is another.
+// Read implements io.Reader. With the last byte it returns io.EOF, or an error that matches ErrChecksum if the server's
+// checksum is another.
 func (b *body) Read(to []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.err == nil && b.at >= b.end { // an object without data
+		b.err = b.finish()
+	}
 	if b.err != nil || len(to) == 0 {
 		return 0, b.err
 	}
-	if b.at >= b.end {
-		b.err = b.finish()
-		return 0, b.err
-	}
-	if n, err = b.read(to); err != nil {
+	if n, err = b.read(to[:min(int64(len(to)), b.end-b.at)]); err != nil {
 		b.err = err
 		return n, err
 	}
 	if b.expected != "" {
 		b.crc = crc64.Update(b.crc, nvme, to[:n])
 	}
-	b.at += int64(n)
-	return n, nil
+	if b.at += int64(n); b.at >= b.end {
+		b.err = b.finish()
+	}
+	return n, b.err
 }
 
 func (b *body) read(to []byte) (int, error) {

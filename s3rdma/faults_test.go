@@ -109,19 +109,23 @@ func TestDeclined(t *testing.T) {
 		})
 	}
 	for name, change := range map[string]func(*rig){
-		"that has no Handler":              ignore,
-		"that checks nothing":              careless,
-		"that checks nothing, AcceptETag":  func(r *rig) { careless(r); r.transport.AcceptETag = true },
-		"that checks nothing, NoChecksum":  func(r *rig) { careless(r); r.transport.NoChecksum = true },
-		"that has no device":               func(r *rig) { r.handler.Device.Close(); r.handler.Device = nil },
-		"of another key":                   func(r *rig) { r.handler.DCKey = 5 },
-		"that does not reach the client":   func(r *rig) { r.handler.Allow = func(*http.Request, netip.Addr) error { return errNo } },
-		"of small objects":                 func(r *rig) { r.handler.MaxSize = 1000; r.transport.Window = 1 << 30 },
-		"that is closed":                   func(r *rig) { r.handler.Close() },
-		"of a client without a device":     func(r *rig) { r.transport.Device.Close(); r.transport.Device = nil },
-		"of a client without memory":       func(r *rig) { r.transport.MaxMemory = 1000 },
-		"of a client without a secret":     func(r *rig) { r.transport.Secret = nil },
-		"of a client that does not trust":  func(r *rig) { r.transport.Secret = func(context.Context, string) (string, error) { return "", errNo } },
+		"that has no Handler":             ignore,
+		"that checks nothing":             careless,
+		"that checks nothing, AcceptETag": func(r *rig) { careless(r); r.transport.AcceptETag = true },
+		"that checks nothing, NoChecksum": func(r *rig) { careless(r); r.transport.NoChecksum = true },
+		"that has no device":              func(r *rig) { r.handler.Device.Close(); r.handler.Device = nil },
+		"of another key":                  func(r *rig) { r.handler.DCKey = 5 },
+		"that does not reach the client": func(r *rig) {
+			r.handler.Allow = func(*http.Request, netip.Addr) error { return errNo }
+		},
+		"of small objects":             func(r *rig) { r.handler.MaxSize = 1000; r.transport.Window = 1 << 30 },
+		"that is closed":               func(r *rig) { r.handler.Close() },
+		"of a client without a device": func(r *rig) { r.transport.Device.Close(); r.transport.Device = nil },
+		"of a client without memory":   func(r *rig) { r.transport.MaxMemory = 1000 },
+		"of a client without a secret": func(r *rig) { r.transport.Secret = nil },
+		"of a client that does not trust": func(r *rig) {
+			r.transport.Secret = func(context.Context, string) (string, error) { return "", errNo }
+		},
 		"that is closed by its own client": func(r *rig) { r.transport.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,7 +152,8 @@ func TestChecksums(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	forms(t, func(r *rig) {
 		data := randomBytes(1000)
-		_, err := r.put("a", data, minio.PutObjectOptions{ContentType: "text/plain", UserMetadata: map[string]string{"k": "v"}})
+		_, err := r.put("a", data, minio.PutObjectOptions{ContentType: "text/plain",
+			UserMetadata: map[string]string{"k": "v"}})
 		check(r, err)
 		info := must(r.minio.StatObject(r.ctx, bucket, "a", minio.StatObjectOptions{}))(r)
 		if info.ContentType != "text/plain" || info.UserMetadata["K"] != "v" || info.Size != 1000 {

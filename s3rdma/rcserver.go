@@ -361,7 +361,8 @@ func (s *sessions) begin(h *Handler, x *session, size int) error {
 	case s.closed:
 		return refuse(http.StatusServiceUnavailable, ErrClosed)
 	case s.active >= limit:
-		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy, limit))
+		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy,
+			limit))
 	}
 	if x.b = s.memory.take(size, positiveOr(h.MaxMemory, defaultMaxMemory)); x.b == nil {
 		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d bytes more: raise Handler.MaxMemory", ErrBusy, size))

@@ -158,8 +158,8 @@ func TestReady(t *testing.T) {
 	r.released()
 }
 
-// TestSilentClient has a client that neither writes the data of a PUT nor has memory for that of a GET. The server gives
-// up after its Timeout.
+// TestSilentClient has a client that neither writes the data of a PUT nor has memory for that of a GET. The server
+// gives up after its Timeout.
 func TestSilentClient(t *testing.T) {
 	r := newRig(t, s3rdma.DC, sessions, func(r *rig) { r.handler.Timeout = 20 * time.Millisecond })
 	r.net.Allow(verbstest.RemoteAccess, verbstest.Destination)

@@ -116,7 +116,8 @@ func FuzzTokens(f *testing.F) {
 
 // TestSignature compares signatures with minio-go's.
 func TestSignature(t *testing.T) {
-	for _, path := range []string{"/bucket/a", "/b/%C3%A4%20%2B%26~%2F", "/b/a?versionId=x%20y&uploadId=1&partNumber=2&x-id"} {
+	for _, path := range []string{"/bucket/a", "/b/%C3%A4%20%2B%26~%2F",
+		"/b/a?versionId=x%20y&uploadId=1&partNumber=2&x-id"} {
 		now := time.Now().UTC()
 		theirs := must(http.NewRequest(http.MethodPut, "http://host.example:9000"+path, nil))(t)
 		theirs.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
@@ -150,8 +151,9 @@ func TestChunked(t *testing.T) {
 	}
 	for name, bad := range map[string]string{
 		"empty": "", "no size": "\r\n", "words": "hello\r\n", "negative": "-5\r\nhello\r\n", "huge": "ffffffffffffffff\r\n",
-		"long line": strings.Repeat("0", 1<<16), "longer": "9\r\nhello, wo\r\n0\r\n\r\n", "shorter": "5\r\nhello\r\n0\r\n\r\n",
-		"cut": "8\r\nhell", "no end of line": "8\r\nhello, w3\r\n", "no last chunk": "8\r\nhello, w\r\n",
+		"long line": strings.Repeat("0", 1<<16), "longer": "9\r\nhello, wo\r\n0\r\n\r\n",
+		"shorter": "5\r\nhello\r\n0\r\n\r\n",
+		"cut":     "8\r\nhell", "no end of line": "8\r\nhello, w3\r\n", "no last chunk": "8\r\nhello, w\r\n",
 	} {
 		if _, err := s3rdma.ReadChunked(strings.NewReader(bad), make([]byte, 8)); err == nil {
 			t.Errorf("%s: no error", name)

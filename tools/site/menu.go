@@ -20,7 +20,7 @@ var parts = []struct {
 		{"Guide", "docs/guide.md"}, {"Which package", "docs/levels.md"}, {"All pages", "docs/README.md"}}},
 	{"Programs", [][2]string{{"From C to Go", "docs/c-to-go.md"}, {"Five functions", "docs/five-functions.md"},
 		{"Testing", "docs/testing.md"}, {"Errors", "docs/errors.md"}, {"Performance", "docs/performance.md"},
-		{"Peers on rsockets", "docs/rsocket-peers.md"}, {"Valkey over RDMA", "docs/valkey.md"}}},
+		{"Peers on rsockets", "docs/rsocket-peers.md"}, {"Valkey over RDMA", "docs/valkey.md"}, {"S3 over RDMA", "docs/s3.md"}}},
 	{"Operation", [][2]string{{"Support", "docs/support.md"}, {"Doctor", "docs/doctor.md"},
 		{"Deploy", "docs/deploy.md"}, {"Your adapter", "docs/hardware.md"}, {"Security", "SECURITY.md"},
 		{"Changelog", "CHANGELOG.md"}}},
