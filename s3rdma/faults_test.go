@@ -275,12 +275,17 @@ func fill(b []byte) {
 	}
 }
 
-// TestCancelPut ends a PUT while the server reads. The server then reads no more, and stores nothing.
+// TestCancelPut ends a PUT while the server reads. The server, which does not notice, can read no more, and stores
+// nothing.
 func TestCancelPut(t *testing.T) {
 	forms(t, func(r *rig) {
 		r.net.Allow(verbstest.RemoteAccess, verbstest.Destination)
 		old, data := randomBytes(1000), randomBytes(3<<20)
 		must(r.put("a", old, minio.PutObjectOptions{}))(r)
+		front := *r.front.Load()
+		r.serveBy(func(w http.ResponseWriter, q *http.Request) {
+			front(w, q.WithContext(context.WithoutCancel(q.Context())))
+		})
 		heal := r.net.AddFault(verbstest.PacketFault{Action: verbstest.Drop, To: r.server, Skip: 300})
 		ctx, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 		r.client.Run(func() {
@@ -294,7 +299,7 @@ func TestCancelPut(t *testing.T) {
 		r.serving.Wait()
 		r.same("a", old)
 		r.released()
-	})
+	}, func(r *rig) { r.handler.Timeout = 2 * time.Second })
 }
 
 // TestLoss has a network that loses, delays and duplicates packets.

@@ -13,6 +13,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/goverbs/goverbs/s3rdma"
+	"github.com/goverbs/goverbs/verbstest"
 )
 
 // TestPutGet stores and reads objects of several sizes with minio-go.
@@ -29,6 +30,29 @@ func TestPutGet(t *testing.T) {
 		}
 		r.released()
 	})
+}
+
+// TestInfiniBand stores and reads objects on a subnet of InfiniBand, where tokens have LIDs.
+func TestInfiniBand(t *testing.T) {
+	for _, service := range []s3rdma.Service{s3rdma.DC, s3rdma.RC} {
+		t.Run(string(service), func(t *testing.T) {
+			r := newRigOn(t, verbstest.NewNetwork(t, verbstest.InfiniBand()), service)
+			data := randomBytes(3 << 20)
+			must(r.put("a", data, minio.PutObjectOptions{}))(t)
+			r.same("a", data)
+			r.moved(int64(2 * len(data)))
+		})
+	}
+}
+
+// TestTLS has HTTPS, where minio-go sends other trailers and no signatures of data.
+func TestTLS(t *testing.T) {
+	forms(t, func(r *rig) {
+		data := randomBytes(3 << 20)
+		must(r.put("a", data, minio.PutObjectOptions{}))(r)
+		r.same("a", data)
+		r.moved(int64(2 * len(data)))
+	}, func(r *rig) { r.tls = true })
 }
 
 // TestNames has keys that signatures and URLs escape.

@@ -44,6 +44,7 @@ const (
 type rig struct {
 	testing.TB
 	service        s3rdma.Service
+	tls            bool
 	net            *verbstest.Network
 	server, client *verbstest.Machine
 	plain          http.Handler // a store that does not check signatures
@@ -102,7 +103,12 @@ func forms(t *testing.T, test func(r *rig), changes ...func(*rig)) {
 // newRig returns a rig, whose Handler and Transport the changes have changed before they are used.
 func newRig(t testing.TB, service s3rdma.Service, changes ...func(*rig)) *rig {
 	t.Helper()
-	r := &rig{TB: t, service: service, net: verbstest.NewNetwork(t), base: &http.Transport{}}
+	return newRigOn(t, verbstest.NewNetwork(t), service, changes...)
+}
+
+func newRigOn(t testing.TB, n *verbstest.Network, service s3rdma.Service, changes ...func(*rig)) *rig {
+	t.Helper()
+	r := &rig{TB: t, service: service, net: n, base: &http.Transport{}}
 	r.server, r.client = r.net.Machine(), r.net.Machine()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	r.ctx = ctx
@@ -111,7 +117,12 @@ func newRig(t testing.TB, service s3rdma.Service, changes ...func(*rig)) *rig {
 	for _, change := range changes {
 		change(r)
 	}
-	r.http.Start()
+	if r.tls {
+		r.http.StartTLS()
+		r.base.TLSClientConfig = r.http.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	} else {
+		r.http.Start()
+	}
 	r.url = r.http.URL
 	r.minio = r.newMinio(false)
 	check(r, r.minio.MakeBucket(r.ctx, bucket, minio.MakeBucketOptions{}))
@@ -170,8 +181,9 @@ func (r *rig) connect() {
 }
 
 func (r *rig) newMinio(trailers bool) *minio.Client {
-	return must(minio.New(strings.TrimPrefix(r.url, "http://"), &minio.Options{Transport: r.transport,
-		Creds: credentials.NewStaticV4(accessKey, secretKey, ""), Region: "us-east-1", TrailingHeaders: trailers}))(r)
+	_, host, _ := strings.Cut(r.url, "://")
+	return must(minio.New(host, &minio.Options{Transport: r.transport, Secure: r.tls, Region: "us-east-1",
+		Creds: credentials.NewStaticV4(accessKey, secretKey, ""), TrailingHeaders: trailers}))(r)
 }
 
 // put stores an object with minio-go.
