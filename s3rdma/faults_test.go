@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -243,6 +244,14 @@ func (r *rig) canceled(request func(ctx context.Context) error) {
 	r.serveBy(front)
 }
 
+// abandoned is released after requests whose sessions the client may not know.
+func (r *rig) abandoned() {
+	r.Helper()
+	r.serving.Wait()
+	r.handler.ExpireSessions()
+	r.released()
+}
+
 // underway waits until the server has a transfer or a session in progress.
 func (r *rig) underway() {
 	r.Helper()
@@ -286,8 +295,7 @@ func TestCancel(t *testing.T) {
 		r.served.take()
 		r.same("a", data)
 		r.moved(int64(len(data)))
-		r.handler.ExpireSessions() // of which the client was not told
-		r.released()
+		r.abandoned()
 	}, func(r *rig) { r.handler.Timeout = 2 * time.Second })
 }
 
@@ -311,8 +319,7 @@ func TestCancelPut(t *testing.T) {
 		heal()
 		r.serving.Wait()
 		r.same("a", old)
-		r.handler.ExpireSessions() // of which the client was not told
-		r.released()
+		r.abandoned()
 	}, func(r *rig) { r.handler.Timeout = 2 * time.Second })
 }
 
@@ -384,8 +391,7 @@ func TestBusy(t *testing.T) {
 			r.Error(err)
 		}
 		heal()
-		r.handler.ExpireSessions() // of which the client was not told
-		r.released()
+		r.abandoned()
 	}, func(r *rig) { r.handler.MaxTransfers, r.handler.MaxWait = 1, time.Millisecond })
 }
 
@@ -433,6 +439,34 @@ func TestServerKilled(t *testing.T) {
 			r.Errorf("the client uses %d bytes", used)
 		}
 	})
+}
+
+// TestCommandsFail makes the kernel refuse each command of a PUT and a GET. The data travels by HTTP.
+func TestCommandsFail(t *testing.T) {
+	for _, side := range []string{"client", "server"} {
+		t.Run(side, func(t *testing.T) {
+			failed := 0
+			for n := 1; n <= 16; n++ {
+				forms(t, func(r *rig) {
+					machine := map[string]*verbstest.Machine{"client": r.client, "server": r.server}[side]
+					machine.FailCommand(n, syscall.EFAULT)
+					data := randomBytes(10_000)
+					must(r.put("a", data, minio.PutObjectOptions{}))(r)
+					r.same("a", data)
+					_, why := r.got.byRDMA()
+					failed += len(why)
+					machine.FailCommand(1<<30, syscall.EFAULT)
+					r.served.take()
+					r.same("a", data)
+					r.moved(int64(len(data)))
+					r.released()
+				})
+			}
+			if failed < 16 {
+				t.Errorf("%d requests have travelled by HTTP", failed)
+			}
+		})
+	}
 }
 
 // TestRepeated has a server that uses the token of a GET after its connection was lost, and after the response to the

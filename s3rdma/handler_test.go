@@ -21,7 +21,7 @@ import (
 func page(write func(w http.ResponseWriter, data []byte), data []byte) func(*rig) {
 	return func(r *rig) {
 		r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if q.Method == http.MethodGet && q.URL.Path == "/"+bucket+"/page" {
+			if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/page") {
 				write(w, data)
 				return
 			}
@@ -31,23 +31,24 @@ func page(write func(w http.ResponseWriter, data []byte), data []byte) func(*rig
 	}
 }
 
-// fetch reads the page without minio-go.
-func (r *rig) fetch(headers ...string) (*http.Response, []byte, error) {
+// open requests an object without minio-go.
+func (r *rig) open(path string) (resp *http.Response, err error) {
 	r.Helper()
-	var resp *http.Response
-	var data []byte
-	var err error
 	r.client.Run(func() {
-		q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/page", nil))(r)
-		for i := 0; i < len(headers); i += 2 {
-			q.Header.Set(headers[i], headers[i+1])
-		}
-		if resp, err = r.transport.RoundTrip(q); err != nil {
-			return
-		}
-		defer resp.Body.Close()
-		data, err = io.ReadAll(resp.Body)
+		resp, err = r.transport.RoundTrip(must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+path, nil))(r))
 	})
+	return resp, err
+}
+
+// fetch reads the page.
+func (r *rig) fetch() (*http.Response, []byte, error) {
+	r.Helper()
+	resp, err := r.open("/" + bucket + "/page")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
 	return resp, data, err
 }
 
@@ -141,6 +142,76 @@ func TestBrokenWriters(t *testing.T) {
 			}
 			r.released()
 		})
+	}
+}
+
+// TestVirtualHosted has URLs without the bucket in their path.
+func TestVirtualHosted(t *testing.T) {
+	for virtual, want := range map[bool]int64{true: 1000, false: 0} {
+		r := newRig(t, s3rdma.DC, page(func(w http.ResponseWriter, data []byte) { w.Write(data) }, randomBytes(1000)),
+			func(r *rig) { r.transport.VirtualHosted = virtual })
+		resp := must(r.open("/page"))(t)
+		must(io.ReadAll(resp.Body))(t)
+		resp.Body.Close()
+		if n, _ := r.got.byRDMA(); n != want {
+			t.Errorf("%v: %d bytes by RDMA, want %d", virtual, n, want)
+		}
+	}
+}
+
+// TestClose closes bodies before their end: while nothing is read, during a Read, and twice.
+func TestClose(t *testing.T) {
+	forms(t, func(r *rig) {
+		data := randomBytes(300_000)
+		must(r.put("a", data, minio.PutObjectOptions{}))(r)
+		for i := range 20 {
+			resp := must(r.open("/" + bucket + "/a"))(r)
+			must(io.ReadFull(resp.Body, make([]byte, 1+i*997)))(r)
+			read := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, resp.Body)
+				read <- err
+			}()
+			if i%2 == 0 {
+				<-read
+			}
+			check(r, errors.Join(resp.Body.Close(), resp.Body.Close()))
+			if _, err := resp.Body.Read(make([]byte, 1)); err == nil {
+				r.Error("Read after Close returns no error")
+			}
+			if i%2 == 1 {
+				<-read
+			}
+		}
+		r.abandoned()
+	}, func(r *rig) {
+		r.transport.Window = 10_000
+		r.handler.Next = r.plain
+		r.serveBy(r.handler.ServeHTTP)
+	})
+}
+
+// TestWriteTo has a handler that copies the body of a PUT as io.Copy does with an io.WriterTo.
+func TestWriteTo(t *testing.T) {
+	var got bytes.Buffer
+	r := newRig(t, s3rdma.DC, func(r *rig) {
+		r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.Header.Get("X-Amz-Rdma-Token") == "" {
+				r.plain.ServeHTTP(w, q)
+				return
+			}
+			n, err := q.Body.(io.WriterTo).WriteTo(&got)
+			if err != nil || n != q.ContentLength || q.Header.Get("Content-Length") != fmt.Sprint(n) {
+				r.Errorf("%d of %d bytes, %v", n, q.ContentLength, err)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+		r.serveBy(r.handler.ServeHTTP)
+	})
+	data := randomBytes(1 << 20)
+	r.put("a", data, minio.PutObjectOptions{}) // minio-go wants another status
+	if n, why := r.got.byRDMA(); n != int64(len(data)) || why != nil || !bytes.Equal(got.Bytes(), data) {
+		t.Errorf("%d bytes by RDMA, %v, and %d at the server", n, why, got.Len())
 	}
 }
 
