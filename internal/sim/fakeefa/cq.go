@@ -3,13 +3,15 @@ package fakeefa
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/goverbs/goverbs/internal/sim/devfile"
 )
 
 // A cq is a completion queue. Its entries are in several rings, which each QP uses one of.
 type cq struct {
 	kernel   *Kernel
 	handle   uint32
-	ring     ring
+	ring     devfile.Ring
 	size     int // of an entry
 	entries  int // of each ring
 	sgid     bool
@@ -73,7 +75,7 @@ func (c *cq) complete(sub int, e *entry) {
 	if c == nil {
 		return // of a program of another process
 	}
-	if c.bell != 0 && int(c.total-c.consumed) >= c.entries*len(c.produced) && c.kernel.process == nil {
+	if c.bell != 0 && int(c.total-c.consumed) >= c.entries*len(c.produced) && c.kernel.memory.Process == nil {
 		c.kernel.dev.fabric.problem("CQ %d of %d entries overruns", c.handle, c.entries)
 		return
 	}
@@ -87,7 +89,7 @@ func (c *cq) complete(sub int, e *entry) {
 	if c.seen != nil {
 		seen = c.seen[at:][:c.size]
 	}
-	publish(c.ring.bytes[at:][:c.size], seen, e[:c.size])
+	devfile.Publish(c.ring.Bytes[at:][:c.size], seen, e[:c.size], 0) // the first word has the phase
 	c.produced[sub]++
 	c.total++
 	c.notify()

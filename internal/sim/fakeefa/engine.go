@@ -234,10 +234,10 @@ func (r *request) access(to *qp) byte {
 		right = uapi.IB_UVERBS_ACCESS_REMOTE_READ
 	}
 	m := to.dev.mrs[r.key&^remote]
-	if m == nil || r.key&remote == 0 || m.pd != to.pd || !m.within(r.addr, r.length, right) {
+	if m == nil || r.key&remote == 0 || m.pd != to.pd || !m.Within(r.addr, r.length, right) {
 		return badRemote
 	}
-	r.remote = part{m, r.addr - m.iova + m.start, uint32(r.length)}
+	r.remote = part{m, m.At(r.addr), uint32(r.length)}
 	return ok
 }
 

@@ -1,7 +1,6 @@
 package fakeefa
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/sim/devfile"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -47,7 +47,6 @@ const (
 	maxRDMA    = 1 << 30
 	maxCQE     = 1 << 15
 	maxQPs     = 256
-	maxPinned  = 1 << 30 // memory of another process that one file can pin, in bytes
 	mtu        = 8928
 	llqSize    = maxWR * sendSize
 )
@@ -124,9 +123,6 @@ func (f *Fabric) Devices() (all []nldev.Device, err error) {
 	return all, nil
 }
 
-// fileSize is the size of a file whose pages are rings and registers, most of which are never used.
-const fileSize = 1 << 38
-
 // OpenDevice implements machine.Machine.
 func (f *Fabric) OpenDevice(name string) (*ioctl.Device, error) {
 	for _, d := range f.devices {
@@ -138,22 +134,11 @@ func (f *Fabric) OpenDevice(name string) (*ioctl.Device, error) {
 }
 
 func (d *Device) open() (*ioctl.Device, error) {
-	fd, err := unix.MemfdCreate(d.node(), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	file, fd, err := devfile.Open(d.node())
 	if err != nil {
 		return nil, err
 	}
-	own := -1
-	if err = unix.Ftruncate(fd, fileSize); err == nil {
-		// A program in another process may have the descriptor, but cannot make the file shorter.
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
-	}
-	if err == nil {
-		own, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	k := d.newKernel(own)
+	k := d.newKernel(file)
 	d.fabric.mu.Lock()
 	d.files = append(d.files, k)
 	d.fabric.mu.Unlock()

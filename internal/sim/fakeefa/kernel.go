@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/race"
 	"github.com/goverbs/goverbs/internal/sim/call"
+	"github.com/goverbs/goverbs/internal/sim/devfile"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -21,11 +22,8 @@ type Kernel struct {
 	Input uapi.EfaIbvAllocUcontextCmd
 
 	dev      *Device
-	fd       int               // the file with the rings
-	next     uint64            // the first byte of the file that was never used
-	ranges   map[uint64]uint64 // lengths of what can be mapped, by offset
-	bells    map[uint32]bell   // by the page's number
-	process  ioctltest.Process // nil: this process
+	file     *devfile.File
+	memory   devfile.Memory
 	pinned   uint64            // bytes
 	modified func()            // what remains of a MODIFY_QP
 	pds      map[uint32]uint16 // by handle, as are the maps below
@@ -35,16 +33,10 @@ type Kernel struct {
 	mrs      map[uint32]*mr
 }
 
-// A bell is a register.
-type bell struct {
-	offset uint32
-	ring   func(v uint32)
-}
-
-func (d *Device) newKernel(fd int) *Kernel {
+func (d *Device) newKernel(file *devfile.File) *Kernel {
 	core := ioctltest.NewKernel(uapi.RDMA_DRIVER_EFA)
 	d.describe(core)
-	k := &Kernel{Kernel: core, dev: d, fd: fd, next: 1 << 20, ranges: map[uint64]uint64{}, bells: map[uint32]bell{},
+	k := &Kernel{Kernel: core, dev: d, file: file,
 		pds: map[uint32]uint16{}, cqs: map[uint32]*cq{}, qps: map[uint32]*qp{}, ahs: map[uint32]*ah{}, mrs: map[uint32]*mr{}}
 	core.Name = "fakeefa: " + d.Name() + ": "
 	core.DriverQP = driverQP
@@ -68,7 +60,7 @@ func driverQP(in []byte) uint8 {
 func (k *Kernel) UseProcess(p ioctltest.Process) error {
 	k.dev.fabric.mu.Lock()
 	defer k.dev.fabric.mu.Unlock()
-	k.process = p
+	k.memory.Process = p
 	k.Kernel.Set(func() { k.Foreign = true })
 	return nil
 }
@@ -90,10 +82,10 @@ func (k *Kernel) Closed() {
 	for h := range k.mrs {
 		k.destroyMR(h)
 	}
-	if k.process != nil {
+	if k.memory.Process != nil {
 		k.Kernel.Abandon()
 	}
-	if err := unix.Close(k.fd); err != nil {
+	if err := k.file.Close(); err != nil {
 		f.problem("%v", err)
 	}
 }
@@ -106,14 +98,9 @@ func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
 	race.Apart(func() {
 		k.dev.fabric.mu.Lock()
 		defer k.dev.fabric.mu.Unlock()
-		r, ok := k.bells[page]
-		if !ok || offset != r.offset || len(b) != 4 {
-			if k.process == nil { // a program of another process may store anything
-				k.dev.fabric.problem("a store of %d bytes at %#x of page %d", len(b), offset, page)
-			}
-			return
+		if err := k.file.Store(page, offset, b); err != nil && k.memory.Process == nil {
+			k.dev.fabric.problem("%v", err) // a program of another process may store anything
 		}
-		r.ring(binary.LittleEndian.Uint32(b))
 	})
 }
 
@@ -122,7 +109,7 @@ func (k *Kernel) Mapped(offset int64, mem []byte) {
 	k.dev.fabric.mu.Lock()
 	defer k.dev.fabric.mu.Unlock()
 	for _, q := range k.cqs {
-		if q.ring.key == uint64(offset) && len(mem) == len(q.ring.bytes) {
+		if q.ring.Key == uint64(offset) && len(mem) == len(q.ring.Bytes) {
 			q.seen = mem
 		}
 	}
@@ -133,12 +120,7 @@ func (k *Kernel) Mapped(offset int64, mem []byte) {
 func (k *Kernel) Mapping(offset, length uint64) (page uint32, register bool, errno unix.Errno) {
 	k.dev.fabric.mu.Lock()
 	defer k.dev.fabric.mu.Unlock()
-	if n, ok := k.ranges[offset]; !ok || n != length {
-		return 0, false, unix.EINVAL
-	}
-	page = uint32(offset / uint64(unix.Getpagesize()))
-	_, register = k.bells[page]
-	return page, register, 0
+	return k.file.Mapping(offset, length)
 }
 
 // Write implements ioctl.Kernel. Commands are not written.
@@ -270,57 +252,21 @@ func (k *Kernel) destroyer(c ioctl.Call) func() {
 	return func() { f(call.Handle(c, id)) }
 }
 
-// A ring is memory of the file that the device and the program share.
-type ring struct {
-	key   uint64 // the offset in the file, at which the program maps it
-	bytes []byte
+// newBell allocates a page with one register of four bytes.
+func (k *Kernel) newBell(at uint32, ring func(uint32)) (key uint64) {
+	return k.file.NewBell(func(offset uint32, b []byte) bool {
+		if offset != at || len(b) != 4 {
+			return false
+		}
+		ring(binary.LittleEndian.Uint32(b))
+		return true
+	})
 }
 
-func pages(n uint64) uint64 {
-	page := uint64(unix.Getpagesize())
-	return (n + page - 1) &^ (page - 1)
-}
-
-// newRing allocates n bytes. An offset of the file is used once.
-func (k *Kernel) newRing(n uint64) (r ring, err error) {
-	r.key, n = k.next, pages(n)
-	if r.key+n > fileSize {
-		return r, unix.ENOMEM
-	}
-	if r.bytes, err = unix.Mmap(k.fd, int64(r.key), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return r, err
-	}
-	k.next += n
-	k.ranges[r.key] = n
-	return r, nil
-}
-
-func (k *Kernel) freeRing(r ring) {
-	if r.bytes == nil {
-		return
-	}
-	if err := unix.Munmap(r.bytes); err != nil {
+func (k *Kernel) freeRing(r devfile.Ring) {
+	if err := k.file.FreeRing(r); err != nil {
 		k.dev.fabric.problem("%v", err)
 	}
-	const hole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-	if err := unix.Fallocate(k.fd, hole, int64(r.key), int64(k.ranges[r.key])); err != nil {
-		k.dev.fabric.problem("%v", err)
-	}
-	delete(k.ranges, r.key)
-}
-
-// newBell allocates a register page, and returns the offset at which the program maps it.
-func (k *Kernel) newBell(offset uint32, ring func(uint32)) (key uint64) {
-	key = k.next
-	k.next += uint64(unix.Getpagesize())
-	k.ranges[key] = uint64(unix.Getpagesize())
-	k.bells[uint32(key/uint64(unix.Getpagesize()))] = bell{offset, ring}
-	return key
-}
-
-func (k *Kernel) freeBell(key uint64) {
-	delete(k.ranges, key)
-	delete(k.bells, uint32(key/uint64(unix.Getpagesize())))
 }
 
 func (d *Device) record(format string, args ...any) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/sim/call"
+	"github.com/goverbs/goverbs/internal/sim/devfile"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -19,13 +20,9 @@ type ah struct {
 
 // An mr is a memory region.
 type mr struct {
-	kernel *Kernel
-	pd     uint16
-	start  uint64 // its address in the program
-	iova   uint64
-	length uint64
-	access uint32
-	key    uint32
+	devfile.Region
+	pd  uint16
+	key uint32
 }
 
 // remote is what an rkey has in addition to the lkey, so that a program that confuses them fails.
@@ -40,8 +37,8 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 	}
 	k.pinned += r.Length
 	k.dev.keys++
-	m := &mr{kernel: k, pd: k.pds[r.PdHandle], start: r.Start, iova: r.HcaVa, length: r.Length, access: r.AccessFlags,
-		key: k.dev.keys}
+	m := &mr{devfile.Region{Memory: k.memory, Start: r.Start, IOVA: r.HcaVa, Length: r.Length, Access: r.AccessFlags},
+		k.pds[r.PdHandle], k.dev.keys}
 	k.mrs[resp.MrHandle], k.dev.mrs[m.key] = m, m
 	resp.Lkey, resp.Rkey = m.key, m.key|remote
 	call.Reply(c, out, resp)
@@ -58,23 +55,15 @@ func (k *Kernel) admit(r *uapi.IbUverbsRegMr) error {
 		supported |= uapi.IB_UVERBS_ACCESS_REMOTE_WRITE
 	}
 	const optional = uapi.IB_UVERBS_ACCESS_OPTIONAL_RANGE
-	write := r.AccessFlags&uapi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0
-	switch {
-	case r.AccessFlags&^(supported|optional) != 0:
+	if r.AccessFlags&^(supported|optional) != 0 {
 		return unix.EOPNOTSUPP
-	case k.process == nil:
-		return nil
-	case r.Length > maxPinned || k.pinned+r.Length > maxPinned:
-		return unix.ENOMEM
-	case !k.process.Mapped(r.Start, r.Length, write):
-		return unix.EFAULT
 	}
-	return nil
+	return k.memory.Admit(r.Start, r.Length, k.pinned, r.AccessFlags&uapi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
 }
 
 func (k *Kernel) destroyMR(h uint32) {
 	if m := k.mrs[h]; m != nil {
-		k.pinned -= m.length
+		k.pinned -= m.Length
 		delete(k.mrs, h)
 		delete(k.dev.mrs, m.key)
 	}
@@ -166,20 +155,20 @@ func (k *Kernel) mapQP(q *qp, u *uapi.EfaIbvCreateQp) (r *uapi.EfaIbvCreateQpRes
 	q.sq.sub, q.rq.sub = int(q.number)%cfg.SubCQs, int(q.number+1)%cfg.SubCQs
 	r.SendSubCqIdx, r.RecvSubCqIdx = uint16(q.sq.sub), uint16(q.rq.sub)
 	if n := u.SqRingSize; n > 0 {
-		if q.sq.ring, err = k.newRing(uint64(n + cfg.LLQOffset)); err != nil {
+		if q.sq.ring, err = k.file.NewRing(uint64(n + cfg.LLQOffset)); err != nil {
 			return nil, err
 		}
-		q.sq.use(q.sq.ring.bytes[cfg.LLQOffset:][:n], sendSize)
+		q.sq.use(q.sq.ring.Bytes[cfg.LLQOffset:][:n], sendSize)
 		q.sq.bell = k.newBell(sendBell, q.sendBell)
-		r.LlqDescMmapKey, r.SqDbMmapKey = q.sq.ring.key, q.sq.bell
+		r.LlqDescMmapKey, r.SqDbMmapKey = q.sq.ring.Key, q.sq.bell
 	}
 	if n := u.RqRingSize; n > 0 {
-		if q.rq.ring, err = k.newRing(uint64(n)); err != nil {
+		if q.rq.ring, err = k.file.NewRing(uint64(n)); err != nil {
 			return nil, err
 		}
-		q.rq.use(q.rq.ring.bytes[:n], recvSize)
+		q.rq.use(q.rq.ring.Bytes[:n], recvSize)
 		q.rq.bell = k.newBell(recvBell, q.recvBell)
-		r.RqMmapKey, r.RqMmapSize, r.RqDbMmapKey = q.rq.ring.key, uint64(len(q.rq.ring.bytes)), q.rq.bell
+		r.RqMmapKey, r.RqMmapSize, r.RqDbMmapKey = q.rq.ring.Key, uint64(len(q.rq.ring.Bytes)), q.rq.bell
 	}
 	return r, nil
 }
@@ -187,8 +176,8 @@ func (k *Kernel) mapQP(q *qp, u *uapi.EfaIbvCreateQp) (r *uapi.EfaIbvCreateQpRes
 func (k *Kernel) freeQP(q *qp) {
 	k.freeRing(q.sq.ring)
 	k.freeRing(q.rq.ring)
-	k.freeBell(q.sq.bell)
-	k.freeBell(q.rq.bell)
+	k.file.FreeBell(q.sq.bell)
+	k.file.FreeBell(q.rq.bell)
 }
 
 func (k *Kernel) destroyQP(h uint32) {
@@ -247,10 +236,10 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	q := &cq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), size: int(u.CqEntrySize),
 		entries: int(n), sgid: u.Flags&uapi.EFA_CREATE_CQ_WITH_SGID != 0, produced: make([]uint32, cfg.SubCQs)}
 	var err error
-	if q.ring, err = k.newRing(uint64(n) * uint64(u.CqEntrySize) * uint64(cfg.SubCQs)); err != nil {
+	if q.ring, err = k.file.NewRing(uint64(n) * uint64(u.CqEntrySize) * uint64(cfg.SubCQs)); err != nil {
 		return err
 	}
-	r := &uapi.EfaIbvCreateCqResp{QMmapKey: q.ring.key, QMmapSize: uint64(len(q.ring.bytes)), CqIdx: uint16(q.handle)}
+	r := &uapi.EfaIbvCreateCqResp{QMmapKey: q.ring.Key, QMmapSize: uint64(len(q.ring.Bytes)), CqIdx: uint16(q.handle)}
 	notifies := cfg.Caps&uapi.EFA_QUERY_DEVICE_CAPS_CQ_NOTIFICATIONS != 0
 	if u.Flags&uapi.EFA_CREATE_CQ_WITH_COMPLETION_CHANNEL != 0 && notifies {
 		q.bell = k.newBell(cqBell, q.ringBell)
@@ -264,7 +253,7 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 func (k *Kernel) destroyCQ(h uint32) {
 	if q := k.cqs[h]; q != nil {
 		k.freeRing(q.ring)
-		k.freeBell(q.bell)
+		k.file.FreeBell(q.bell)
 		delete(k.cqs, h)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/sim/call"
+	"github.com/goverbs/goverbs/internal/sim/devfile"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -36,7 +37,7 @@ type qp struct {
 
 // A queue is a ring of descriptors.
 type queue struct {
-	ring  ring
+	ring  devfile.Ring
 	bytes []byte
 	size  int
 	bell  uint64
@@ -127,7 +128,7 @@ func (q *qp) sendBell(v uint32) {
 		q.dev.record("SQ %d %s", i, hex.EncodeToString(q.sq.at(i)))
 	}
 	if limit := int(cfg.MaxBatch); v>>16 != 0 || int(n) > len(q.sq.bytes)/sendSize || limit != 0 && int(n) > limit {
-		if q.kernel.process == nil {
+		if q.kernel.memory.Process == nil {
 			q.dev.fabric.problem("QP %d announces %d sends", q.number, n)
 		}
 		return
@@ -154,7 +155,7 @@ func (q *qp) recvBell(v uint32) {
 		q.dev.record("RQ %d %s", i, hex.EncodeToString(q.rq.at(i)))
 	}
 	if v>>16 != 0 || int(n) > len(q.rq.bytes)/recvSize {
-		if q.kernel.process == nil {
+		if q.kernel.memory.Process == nil {
 			q.dev.fabric.problem("QP %d announces %d descriptors", q.number, n)
 		}
 		return

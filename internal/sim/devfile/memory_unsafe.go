@@ -1,4 +1,4 @@
-package fakeefa
+package devfile
 
 import (
 	"encoding/binary"
@@ -16,13 +16,13 @@ func view(addr uint64, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
 }
 
-// publish writes an entry of a CQ. The word with the phase is stored last. seen is the entry as the program of this
-// process sees it, at another address, or empty.
-func publish(entry, seen, from []byte) {
-	copy(entry[8:], from[8:])
+// Publish writes an entry of a CQ. The word at an offset is stored last. seen is the entry as the program of this
+// process sees it, which may be at another address, or empty.
+func Publish(entry, seen, from []byte, word int) {
+	copy(entry[:word], from)
+	copy(entry[word+8:], from[word+8:])
 	if len(seen) > 0 {
-		race.Release(unsafe.Pointer(unsafe.SliceData(seen)))
+		race.Release(unsafe.Pointer(&seen[word]))
 	}
-	at := unsafe.Pointer(unsafe.SliceData(entry))
-	atomic.StoreUint64((*uint64)(at), binary.NativeEndian.Uint64(from))
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&entry[word])), binary.NativeEndian.Uint64(from[word:]))
 }
