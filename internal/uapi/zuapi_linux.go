@@ -3771,3 +3771,197 @@ type EfaIbvExQueryDeviceResp struct {
 	MaxRdmaSize uint32
 	DeviceCaps  uint32
 }
+
+// Macros (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_ABI_VERSION = 1
+)
+
+// Constants of an unnamed enum (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_COMP_MASK_REQ_UCNTX_POW2_SUPPORT    = 0x1
+	BNXT_RE_COMP_MASK_REQ_UCNTX_VAR_WQE_SUPPORT = 0x2
+)
+
+// BnxtReUctxReq is struct bnxt_re_uctx_req (rdma/bnxt_re-abi.h).
+type BnxtReUctxReq struct {
+	_        structs.HostLayout
+	CompMask uint64
+}
+
+// Constants of an unnamed enum (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_UCNTX_CMASK_HAVE_CCTX          = 0x1
+	BNXT_RE_UCNTX_CMASK_HAVE_MODE          = 0x2
+	BNXT_RE_UCNTX_CMASK_WC_DPI_ENABLED     = 0x4
+	BNXT_RE_UCNTX_CMASK_DBR_PACING_ENABLED = 0x8
+	BNXT_RE_UCNTX_CMASK_POW2_DISABLED      = 0x10
+	BNXT_RE_UCNTX_CMASK_MSN_TABLE_ENABLED  = 0x40
+)
+
+// Constants of enum bnxt_re_wqe_mode (rdma/bnxt_re-abi.h).
+const (
+	BNXT_QPLIB_WQE_MODE_STATIC   = 0x0
+	BNXT_QPLIB_WQE_MODE_VARIABLE = 0x1
+)
+
+// BnxtReUctxResp is struct bnxt_re_uctx_resp (rdma/bnxt_re-abi.h).
+type BnxtReUctxResp struct {
+	_        structs.HostLayout
+	DevId    uint32
+	MaxQp    uint32
+	PgSize   uint32
+	CqeSz    uint32
+	MaxCqd   uint32
+	Rsvd     uint32
+	CompMask uint64
+	ChipId0  uint32
+	ChipId1  uint32
+	Mode     uint32
+	Rsvd1    uint32
+}
+
+// BnxtRePdResp is struct bnxt_re_pd_resp (rdma/bnxt_re-abi.h).
+type BnxtRePdResp struct {
+	_    structs.HostLayout
+	Pdid uint32
+	Dpi  uint32
+	Dbr  uint64
+}
+
+// BnxtReCqReq is struct bnxt_re_cq_req (rdma/bnxt_re-abi.h).
+type BnxtReCqReq struct {
+	_        structs.HostLayout
+	CqVa     uint64
+	CqHandle uint64
+	CompMask uint64
+}
+
+// Constants of enum bnxt_re_resp_cq_mask (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_CQ_TOGGLE_PAGE_SUPPORT = 0x1
+)
+
+// BnxtReCqResp is struct bnxt_re_cq_resp (rdma/bnxt_re-abi.h).
+type BnxtReCqResp struct {
+	_        structs.HostLayout
+	Cqid     uint32
+	Tail     uint32
+	Phase    uint32
+	Rsvd     uint32
+	CompMask uint64
+}
+
+// BnxtReResizeCqReq is struct bnxt_re_resize_cq_req (rdma/bnxt_re-abi.h).
+type BnxtReResizeCqReq struct {
+	_    structs.HostLayout
+	CqVa uint64
+}
+
+// BnxtReQpReq is struct bnxt_re_qp_req (rdma/bnxt_re-abi.h).
+type BnxtReQpReq struct {
+	_        structs.HostLayout
+	Qpsva    uint64
+	Qprva    uint64
+	QpHandle uint64
+	CompMask uint64
+	SqSlots  uint32
+	SqNpsn   uint32
+}
+
+// BnxtReQpResp is struct bnxt_re_qp_resp (rdma/bnxt_re-abi.h).
+type BnxtReQpResp struct {
+	_    structs.HostLayout
+	Qpid uint32
+	Rsvd uint32
+}
+
+// BnxtReSrqReq is struct bnxt_re_srq_req (rdma/bnxt_re-abi.h).
+type BnxtReSrqReq struct {
+	_         structs.HostLayout
+	Srqva     uint64
+	SrqHandle uint64
+}
+
+// Constants of enum bnxt_re_srq_mask (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_SRQ_TOGGLE_PAGE_SUPPORT = 0x1
+)
+
+// BnxtReSrqResp is struct bnxt_re_srq_resp (rdma/bnxt_re-abi.h).
+type BnxtReSrqResp struct {
+	_        structs.HostLayout
+	Srqid    uint32
+	Rsvd     uint32
+	CompMask uint64
+}
+
+// Constants of enum bnxt_re_shpg_offt (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_AVID_OFFT = 0x10
+)
+
+// Constants of enum bnxt_re_objects (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_OBJECT_ALLOC_PAGE     = 0x1000
+	BNXT_RE_OBJECT_NOTIFY_DRV     = 0x1001
+	BNXT_RE_OBJECT_GET_TOGGLE_MEM = 0x1002
+)
+
+// Constants of enum bnxt_re_alloc_page_type (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_ALLOC_DBR_BAR_PAGE = 1
+	BNXT_RE_ALLOC_DBR_PAGE     = 2
+)
+
+// Constants of enum bnxt_re_var_alloc_page_attrs (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_ALLOC_PAGE_HANDLE      = 0x1000
+	BNXT_RE_ALLOC_PAGE_TYPE        = 0x1001
+	BNXT_RE_ALLOC_PAGE_DPI         = 0x1002
+	BNXT_RE_ALLOC_PAGE_MMAP_OFFSET = 0x1003
+	BNXT_RE_ALLOC_PAGE_MMAP_LENGTH = 0x1004
+)
+
+// Constants of enum bnxt_re_alloc_page_attrs (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_DESTROY_PAGE_HANDLE = 0x1000
+)
+
+// Constants of enum bnxt_re_alloc_page_methods (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_METHOD_ALLOC_PAGE   = 0x1000
+	BNXT_RE_METHOD_DESTROY_PAGE = 0x1001
+)
+
+// Constants of enum bnxt_re_notify_drv_methods (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_METHOD_NOTIFY_DRV = 0x1000
+)
+
+// Constants of enum bnxt_re_get_toggle_mem_type (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_CQ_TOGGLE_MEM  = 0
+	BNXT_RE_SRQ_TOGGLE_MEM = 1
+)
+
+// Constants of enum bnxt_re_var_toggle_mem_attrs (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_TOGGLE_MEM_HANDLE      = 0x1000
+	BNXT_RE_TOGGLE_MEM_TYPE        = 0x1001
+	BNXT_RE_TOGGLE_MEM_RES_ID      = 0x1002
+	BNXT_RE_TOGGLE_MEM_MMAP_PAGE   = 0x1003
+	BNXT_RE_TOGGLE_MEM_MMAP_OFFSET = 0x1004
+	BNXT_RE_TOGGLE_MEM_MMAP_LENGTH = 0x1005
+)
+
+// Constants of enum bnxt_re_toggle_mem_attrs (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_RELEASE_TOGGLE_MEM_HANDLE = 0x1000
+)
+
+// Constants of enum bnxt_re_toggle_mem_methods (rdma/bnxt_re-abi.h).
+const (
+	BNXT_RE_METHOD_GET_TOGGLE_MEM     = 0x1000
+	BNXT_RE_METHOD_RELEASE_TOGGLE_MEM = 0x1001
+)
