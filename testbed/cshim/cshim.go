@@ -92,6 +92,7 @@ type Host struct {
 	t      testing.TB
 	root   root
 	server *foreign.Server
+	device string
 	driver string // of the device
 }
 
@@ -107,7 +108,7 @@ func newHost(t testing.TB, run func(func()), device, driver string) *Host {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	return &Host{t: t, root: r, server: foreign.Start(t, run, device), driver: driver}
+	return &Host{t: t, root: r, server: foreign.Start(t, run, device), device: device, driver: driver}
 }
 
 // Timeout is how long a program may run.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/sim/fakebnxt"
 	"github.com/goverbs/goverbs/internal/sim/fakeefa"
 )
 
@@ -13,6 +14,12 @@ import (
 func NewEFA(t testing.TB, d *fakeefa.Device) *Host {
 	t.Helper()
 	return newHost(t, func(f func()) { f() }, d.Name(), "efa")
+}
+
+// NewBnxt is [NewEFA] for a Broadcom adapter.
+func NewBnxt(t testing.TB, d *fakebnxt.Device) *Host {
+	t.Helper()
+	return newHost(t, func(f func()) { f() }, d.Name(), "bnxt_re")
 }
 
 // Compile compiles a C program with libibverbs and further libraries of the tree, named as after -l. It returns the

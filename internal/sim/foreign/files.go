@@ -16,6 +16,7 @@ type hardware struct{ modalias, vendor, device string }
 var (
 	connectX = hardware{"pci:v000015B3d0000101Dsv000015B3sd00000016bc02sc00i00", "0x15b3", "0x101d"} // ConnectX-6 Dx
 	efa      = hardware{"pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00", "0x1d0f", "0xefa2"}
+	bnxt     = hardware{"pci:v000014E4d00001750sv000014E4sd00001750bc02sc00i00", "0x14e4", "0x1750"} // BCM57508
 )
 
 // writeFiles writes the files of sysfs that the C libraries read.
@@ -63,9 +64,12 @@ func describe(files map[string]string, d *nldev.Device) {
 	guid := fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff)
 	files[dir+"node_type"] = fmt.Sprintf("%d: CA", d.NodeType)
 	h := connectX
-	if d.Char.DriverID == uapi.RDMA_DRIVER_EFA {
+	switch d.Char.DriverID {
+	case uapi.RDMA_DRIVER_EFA:
 		h = efa
 		files[dir+"node_type"] = fmt.Sprintf("%d: unspecified", d.NodeType)
+	case uapi.RDMA_DRIVER_BNXT_RE:
+		h = bnxt
 	}
 	files[dir+"node_guid"], files[dir+"sys_image_guid"] = guid, guid
 	files[dir+"fw_ver"] = d.FWVersion

@@ -3,12 +3,8 @@
 package efa_test
 
 import (
-	"bytes"
 	"maps"
-	"net"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/sim/fakeefa"
@@ -63,57 +59,7 @@ func TestPairs(t *testing.T) {
 			}
 			f := fakeefa.New(t, 2, fakeefa.Default)
 			a, b := cshim.NewEFA(t, f.Device(0)), cshim.NewEFA(t, f.Device(1))
-			args := append(strings.Fields(g.Args), "-p", freePort(t))
-			if strings.HasPrefix(g.Program, "ibv_") {
-				args = append(args, "-g", "0")
-			} else {
-				args = append(args, "-F", "-x", "0")
-			}
-			server := a.Command(g.Program, append(args, "-d", f.Device(0).Name())...)
-			var out bytes.Buffer
-			server.Stdout, server.Stderr = &out, &out
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			text := client(t, func() *exec.Cmd {
-				return b.Command(g.Program, append(args, "-d", f.Device(1).Name(), "127.0.0.1")...)
-			})
-			if err := server.Wait(); err != nil {
-				t.Errorf("the server: %v", err)
-			}
-			if text += out.String(); games.Complaint.MatchString(text) || !strings.Contains(text, g.Figure()) {
-				t.Errorf("they print:\n%s", text)
-			}
+			cshim.Play(t, g, "0", a, b)
 		})
 	}
-}
-
-// client runs a program until its server, which has just been started, accepts connections, and returns what it
-// prints.
-func client(t *testing.T, command func() *exec.Cmd) string {
-	t.Helper()
-	for {
-		out, err := command().CombinedOutput()
-		switch {
-		case err == nil:
-			return string(out)
-		case !strings.Contains(string(out), "Couldn't connect"):
-			t.Errorf("the client: %v\n%s", err, out)
-			return string(out)
-		}
-	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

@@ -1,0 +1,83 @@
+//go:build vm
+
+// Package bnxt_test runs C programs with libbnxt_re on the Broadcom adapter of the kernel in memory.
+package bnxt_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/sim/fakebnxt"
+	"github.com/goverbs/goverbs/internal/sim/leaktest"
+	"github.com/goverbs/goverbs/testbed/connectx/games"
+	"github.com/goverbs/goverbs/testbed/cshim"
+	"github.com/goverbs/goverbs/testbed/vm"
+)
+
+func TestMain(m *testing.M) {
+	cshim.Prepare()
+	leaktest.Main(m)
+}
+
+// models are the configurations of the device that change what programs write.
+var models = map[string]fakebnxt.Config{
+	"P5": fakebnxt.P5,
+	"P5, old driver": func() fakebnxt.Config {
+		c := fakebnxt.P5
+		c.Pow2 = true
+		return c
+	}(),
+	"P5, table by message": func() fakebnxt.Config {
+		c := fakebnxt.P5
+		c.MSN = true
+		return c
+	}(),
+	"P7": fakebnxt.P7,
+}
+
+// C's ibv_devinfo describes the device as it is.
+func TestDevinfo(t *testing.T) {
+	d := fakebnxt.New(t, 1, fakebnxt.P5).Device(0)
+	out, err := cshim.NewBnxt(t, d).Command("ibv_devinfo", "-v").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"hca_id:\t" + d.Name(), "vendor_id:\t\t\t0x14e4", "vendor_part_id:\t\t\t5968",
+		"max_qp_wr:\t\t\t4096", "max_sge:\t\t\t6", "state:\t\t\tPORT_ACTIVE", "link_layer:\t\tEthernet"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("there is no %q in what it prints:\n%s", want, out)
+		}
+	}
+}
+
+// The pairs of programs.
+var pairs = []games.Game{
+	{Program: "ibv_rc_pingpong", Args: "-s 4000 -n 100 -c", Core: true},
+	{Program: "ibv_rc_pingpong", Args: "-s 64 -n 100 -e"},
+	{Program: "ibv_ud_pingpong", Args: "-s 1024 -n 100", Core: true},
+	{Program: "ibv_srq_pingpong", Args: "-s 1024 -n 100 -q 4", Core: true},
+	{Program: "ib_send_bw", Args: "-s 65536 -n 100 -q 2"},
+	{Program: "ib_send_lat", Args: "-s 32 -n 100 -I 32 -e"},
+	{Program: "ib_read_bw", Args: "-s 1048576 -n 10"},
+	{Program: "ib_write_bw", Args: "-s 65536 -n 50", Core: true},
+	{Program: "ib_atomic_bw", Args: "-n 50", Core: true},
+	{Program: "ib_atomic_lat", Args: "-n 50 -A CMP_AND_SWAP"},
+}
+
+// C's programs with each other, between two devices.
+func TestPairs(t *testing.T) {
+	for name, cfg := range models {
+		t.Run(name, func(t *testing.T) {
+			for _, g := range pairs {
+				t.Run(g.String(), func(t *testing.T) {
+					if !g.Core {
+						vm.SkipRepeat(t, "the program with other sizes, or the others")
+					}
+					cfg.Strict = true
+					f := fakebnxt.New(t, 2, cfg)
+					cshim.Play(t, g, "3", cshim.NewBnxt(t, f.Device(0)), cshim.NewBnxt(t, f.Device(1)))
+				})
+			}
+		})
+	}
+}
