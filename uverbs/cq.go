@@ -143,6 +143,9 @@ func (c *Context) checkCQ(cfg *CQConfig) error {
 func (q *CQ) create(cfg *CQConfig) error {
 	vector := cfg.Vector // so that cfg is not on the heap
 	of := &driver.CQConfig{Entries: cfg.Entries, Events: q.channel != nil, Memory: cfg.PD.memory()}
+	if of.Events {
+		of.Wake = q.wakeWaiter
+	}
 	create := func(uhwIn, uhwOut []byte, attrs ...driver.Attr) (driver.Reply, error) {
 		return q.setHandle(q.command(of.Entries, vector, uhwIn, uhwOut, attrs))
 	}
@@ -312,6 +315,13 @@ func (q *CQ) wake() {
 	// The waiter that reads the channel does not see the token.
 	if q.channel.reader.Load() == q {
 		q.channel.interrupt()
+	}
+}
+
+// wakeWaiter makes one waiter look at the queue, if there is one: WaitEvent is to wait for an event.
+func (q *CQ) wakeWaiter() {
+	if q.waiters.Load() > 0 {
+		q.wake()
 	}
 }
 

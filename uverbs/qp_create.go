@@ -150,6 +150,12 @@ func (q *QP) env() providerQPEnv {
 	if s := q.cfg.SRQ; s != nil {
 		e.SRQ = s.impl
 	}
+	if cq := q.cfg.SendCQ; cq != nil {
+		e.SendCQ = cq.impl
+	}
+	if cq := q.cfg.RecvCQ; cq != nil {
+		e.RecvCQ = cq.impl
+	}
 	if q.pd == nil { // of an XRCD
 		return e
 	}

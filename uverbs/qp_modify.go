@@ -33,10 +33,22 @@ func (q *QP) Modify(a QPAttr, m QPMask) error {
 	if p, ok := q.impl.(driver.RdAtomic); ok && m&MaskMaxRdAtomic != 0 {
 		p.SetRdAtomic(a.MaxRdAtomic)
 	}
+	q.setNumbers(&a, m)
 	if m&MaskState == 0 {
 		return nil
 	}
 	return q.enter(a.State)
+}
+
+// setNumbers tells the provider how packets are numbered.
+func (q *QP) setNumbers(a *QPAttr, m QPMask) {
+	p, ok := q.impl.(driver.Numbered)
+	if ok && m&MaskPathMTU != 0 {
+		p.SetMTU(a.PathMTU.Bytes())
+	}
+	if ok && m&MaskSQPSN != 0 {
+		p.SetSendPSN(a.SQPSN)
+	}
 }
 
 func (q *QP) modify(a *QPAttr, m QPMask) error {

@@ -281,6 +281,9 @@ func (s *SRQ) Modify(a SRQAttr, m SRQMask) error {
 	if m&SRQMaskMaxWR != 0 {
 		s.maxWR.Store(int64(a.MaxWR))
 	}
+	if p, ok := s.impl.(driver.Limited); ok && m&SRQMaskLimit != 0 {
+		p.SetLimit(a.Limit)
+	}
 	return nil
 }
 

@@ -21,6 +21,9 @@ type CQConfig struct {
 	Entries int
 	Events  bool // the CQ has a completion channel
 	Memory  Memory
+	// Wake wakes a goroutine that waits for a completion. A provider calls it for completions of Poll that the device
+	// does not notify of. It is nil if the CQ has no completion channel.
+	Wake func()
 }
 
 // An SRQConfig is what a provider needs to know of a new SRQ.
@@ -49,6 +52,8 @@ type QPEnv[SendWR, RecvWR any] struct {
 	Memory Memory
 	Owner  QPOwner[SendWR]
 	RSS    *RSSConfig // of a raw packet QP without queues, or nil
+	SendCQ any        // the provider's CQ, or nil
+	RecvCQ any        // as SendCQ
 }
 
 // A QPOwner is the uverbs.QP of a provider's QP.

@@ -67,6 +67,20 @@ type RdAtomic interface {
 	SetRdAtomic(n uint8)
 }
 
+// A Numbered is a [QP] whose requests contain the numbers of their packets.
+type Numbered interface {
+	// SetMTU is called when Modify has set QPAttr.PathMTU, with the MTU in bytes, and SetSendPSN when it has set
+	// QPAttr.SQPSN. Neither half of the QP is in use meanwhile.
+	SetMTU(n int)
+	SetSendPSN(psn uint32)
+}
+
+// A Limited is an [SRQ] whose provider tells the device the limit.
+type Limited interface {
+	// SetLimit is called when Modify has set SRQAttr.Limit. It is serialised with PostRecv.
+	SetLimit(n int)
+}
+
 // An ECE is a [QP] that supports vendor-specific options: uverbs.ECE.
 type ECE interface {
 	// QueryECE returns the options that the device supports, or those that were
