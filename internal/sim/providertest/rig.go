@@ -24,7 +24,7 @@ type Rig struct {
 	// Work makes a simulated device execute what was posted. It is nil if the device
 	// does that by itself.
 	Work func()
-	// Resize resizes CQ.
+	// Resize resizes CQ. It is nil if the provider does not support that.
 	Resize func(entries int) error
 
 	// SRQ is the SRQ of the QP, or nil if the QP has a receive queue.
