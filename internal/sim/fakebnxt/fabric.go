@@ -34,7 +34,7 @@ type Config struct {
 	Pow2     bool // a driver that rounds the sizes of all queues up, as before Linux 6.4
 	Strict   bool // mistakes of programs of other processes fail the test, too
 	// Record, if not nil, gets what the programs of a device write to its queues and registers. Then
-	// the device executes nothing, and [Device.Inject] writes completions.
+	// the device executes nothing, and the methods of [Device] write completions.
 	Record func(device, what string)
 }
 
@@ -75,7 +75,7 @@ type Device struct {
 	srqs   map[uint32]*srq
 	ahs    map[uint32]*ah
 	mrs    map[uint32]*mr
-	last   uint32 // number of an object
+	last   map[string]uint32 // number of an object, by kind
 	newest *qp
 }
 
@@ -101,7 +101,7 @@ func New(t testing.TB, n int, cfg Config) *Fabric {
 
 func newDevice(f *Fabric, i int) *Device {
 	d := &Device{fabric: f, index: uint32(i), qps: map[uint32]*qp{}, cqs: map[uint32]*cq{}, srqs: map[uint32]*srq{},
-		ahs: map[uint32]*ah{}, mrs: map[uint32]*mr{}, last: 1}
+		ahs: map[uint32]*ah{}, mrs: map[uint32]*mr{}, last: map[string]uint32{}}
 	local := [16]byte{0: 0xfe, 1: 0x80, 8: 0x02, 11: 0xff, 12: 0xfe, 15: byte(i + 1)}
 	v4 := [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: byte(i + 1)}
 	for _, gid := range [][16]byte{local, v4} {
@@ -122,10 +122,10 @@ func (d *Device) node() string { return fmt.Sprintf("uverbs%d", d.index) }
 
 func (d *Device) guid() uint64 { return 0x0200_00ff_fe00_0001 + uint64(d.index) }
 
-// number returns the number of a new object.
-func (d *Device) number() uint32 {
-	d.last++
-	return d.last
+// number returns the number of a new object. The first two QPs belong to the kernel.
+func (d *Device) number(kind string) uint32 {
+	d.last[kind]++
+	return d.last[kind] + 1
 }
 
 // problem reports a mistake of the provider.

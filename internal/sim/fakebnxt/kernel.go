@@ -222,7 +222,7 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 
 // allocPD replies as bnxt_re_alloc_pd. The first PD of a file allocates the doorbell page.
 func (k *Kernel) allocPD(c ioctl.Call) {
-	n := k.dev.number()
+	n := k.dev.number("PD")
 	k.pds[call.Out[uapi.IbUverbsAllocPdResp](c, uapi.UVERBS_ATTR_CORE_OUT).PdHandle] = n
 	if k.bell == 0 {
 		k.bell = k.file.NewBell(k.ring)

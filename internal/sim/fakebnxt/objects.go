@@ -35,7 +35,7 @@ func (k *Kernel) regMR(c ioctl.Call) error {
 		return err
 	}
 	m := &mr{devfile.Region{Memory: k.memory, Start: r.Start, IOVA: r.HcaVa, Length: r.Length, Access: r.AccessFlags},
-		k.pds[r.PdHandle], k.dev.number() << 8}
+		k.pds[r.PdHandle], k.dev.number("MR") << 8}
 	k.mrs[resp.MrHandle], k.dev.mrs[m.key] = m, m
 	resp.Lkey, resp.Rkey = m.key, m.key
 	call.Reply(c, out, resp)
@@ -68,7 +68,7 @@ func pathOf(sgid uint8, dgid [16]byte, flow uint32, hops, class uint8) transport
 func (k *Kernel) createAH(c ioctl.Call) {
 	r := call.In[uapi.IbUverbsCreateAh](c, uapi.UVERBS_ATTR_CORE_IN)
 	g := &r.Attr.Grh
-	a := &ah{number: k.dev.number(), pd: k.pds[r.PdHandle],
+	a := &ah{number: k.dev.number("AH"), pd: k.pds[r.PdHandle],
 		path: pathOf(g.SgidIndex, g.Dgid, g.FlowLabel, g.HopLimit, g.TrafficClass)}
 	k.ahs[call.Out[uapi.IbUverbsCreateAhResp](c, uapi.UVERBS_ATTR_CORE_OUT).AhHandle], k.dev.ahs[a.number] = a, a
 	if k.shared.Bytes != nil {
@@ -169,8 +169,8 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	u := call.In[uapi.BnxtReCqReq](c, uapi.UVERBS_ATTR_UHW_IN)
 	n := uint32(call.Num(c, uapi.UVERBS_ATTR_CREATE_CQ_CQE))
 	k.dev.record("create CQ of %d", n)
-	q := &cq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), number: k.dev.number(), addr: u.CqVa,
-		depth: k.depth(n+1, maxCQE), phase: 1}
+	q := &cq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), number: k.dev.number("CQ"),
+		addr: u.CqVa, depth: k.depth(n+1, maxCQE), phase: 1}
 	if err := k.pin(q.addr, q.bytes(), true); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 	n := uint32(call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR))
 	k.dev.record("create SRQ of %d receives of %d SGEs, limit %d", n, call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
 		call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))
-	s := &srq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE), number: k.dev.number(),
+	s := &srq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE), number: k.dev.number("SRQ"),
 		pd: k.pds[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)]}
 	s.ring = recvRing{memory: k.memory, addr: u.Srqva, depth: k.depth(n+1, maxWR+1), slots: headSlots + maxSRQSGE}
 	s.ring.bytes = uint64(s.ring.depth) * uint64(s.ring.slots) * slotSize

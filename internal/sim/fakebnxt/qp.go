@@ -32,7 +32,7 @@ type qp struct {
 // newQP returns the QP of a command.
 func (k *Kernel) newQP(c ioctl.Call, u *uapi.BnxtReQpReq, size *uapi.IbUverbsQpCap) *qp {
 	q := &qp{dev: k.dev, kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_HANDLE), cookie: u.QpHandle,
-		number: k.dev.number(), cap: *size,
+		number: k.dev.number("QP"), cap: *size,
 		pd:   k.pds[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)],
 		send: k.cqs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)],
 		recv: k.cqs[call.Handle(c, uapi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)],

@@ -58,8 +58,16 @@ func (s *sendRing) init(k *Kernel, u *uapi.BnxtReQpReq, size *uapi.IbUverbsQpCap
 	}
 }
 
+// reset empties the queue. The table by message goes on after the requests that the device has not read: C's library
+// does so.
 func (s *sendRing) reset() {
-	s.next, s.known, s.count, s.done, s.msg, s.start = 0, 0, 0, 0, 0, true
+	for w := (*wqe)(nil); s.msn && s.next != s.known; {
+		if w, s.next = s.fetch(s.next); w == nil {
+			break
+		}
+		s.msg = (s.msg + 1) % s.messages
+	}
+	s.next, s.known, s.count, s.done, s.start = 0, 0, 0, 0, true
 }
 
 // size returns how many values the index of a doorbell has.

@@ -1,0 +1,285 @@
+package bnxt_re
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/mmio"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A cqe is struct bnxt_re_req_cqe, bnxt_re_rc_cqe, bnxt_re_ud_cqe or bnxt_re_term_cqe, and then bnxt_re_bcqe.
+type cqe [4]uint64
+
+const entrySize = 32
+
+// The fields of the last word of a cqe.
+const (
+	phaseMask = 1
+	typeAt    = 1
+	typeMask  = 15
+	statusAt  = 8
+	withImm   = 1 << 17
+	ofWrite   = 1 << 19
+	tagAt     = 32
+	tagMask   = 1<<20 - 1
+	sourceAt  = 56
+)
+
+// Types of entries: enum bnxt_re_wc_type.
+const (
+	typeSend   = 0
+	typeRecvRC = 1
+	typeRecvUD = 2
+	typeTerm   = 14
+)
+
+const udLengthMask = 1<<14 - 1
+
+// sendStatuses is indexed by enum bnxt_re_req_wc_status. Others are WCGeneralErr.
+var sendStatuses = [...]uverbs.WCStatus{uverbs.WCSuccess, uverbs.WCBadRespErr, uverbs.WCLocLenErr, uverbs.WCLocQPOpErr,
+	uverbs.WCLocProtErr, uverbs.WCMWBindErr, uverbs.WCRemInvReqErr, uverbs.WCRemAccessErr, uverbs.WCRemOpErr,
+	uverbs.WCRNRRetryExcErr, uverbs.WCRetryExcErr, uverbs.WCWRFlushErr}
+
+// recvStatuses is indexed by enum bnxt_re_rsp_wc_status. Others are WCGeneralErr.
+var recvStatuses = [...]uverbs.WCStatus{uverbs.WCSuccess, uverbs.WCLocAccessErr, uverbs.WCLocLenErr,
+	uverbs.WCLocProtErr, uverbs.WCLocQPOpErr, uverbs.WCMWBindErr, uverbs.WCRemInvReqErr, uverbs.WCWRFlushErr, uverbs.WCFatalErr}
+
+// hwFlushed is the status of receives that the device flushes, and that Poll flushes too.
+const hwFlushed = 8
+
+// statusOf returns the status of a completion.
+func statusOf(statuses []uverbs.WCStatus, v uint8) uverbs.WCStatus {
+	if int(v) < len(statuses) {
+		return statuses[v]
+	}
+	return uverbs.WCGeneralErr
+}
+
+// peek returns the entry that is ahead of the next one, and its last word, if the device has written it.
+func (q *cq) peek(ahead uint32) (e *cqe, v uint64, there bool) {
+	n := uint32(len(q.ring))
+	if ahead >= n {
+		return nil, 0, false
+	}
+	at, phase := q.head+ahead, q.phase
+	if at >= n {
+		at, phase = at-n, phase^1
+	}
+	e = &q.ring[at]
+	v = mmio.Acquire64(&e[3])
+	return e, v, v&phaseMask == phase
+}
+
+// Ready implements driver.CQ.
+func (q *cq) Ready() bool {
+	ready := q.failure.Load() != nil || q.flushed.ready()
+	if !ready {
+		v := atomic.LoadUint64(&q.ring[q.head][3])
+		ready = v&phaseMask == q.phase
+	}
+	ready = ready && !q.retired.Load()
+	runtime.KeepAlive(q)
+	return ready
+}
+
+// advance consumes an entry.
+func (q *cq) advance() {
+	q.taken++
+	if q.head++; q.head == uint32(len(q.ring)) {
+		q.head, q.phase, q.epoch = 0, q.phase^1, q.epoch^1
+	}
+}
+
+// release tells the device of the entries that were polled, or of many if it is deferred.
+func (q *cq) release() {
+	if q.taken == 0 || q.deferred && q.taken < uint32(len(q.ring))/2 {
+		return
+	}
+	q.taken = 0
+	q.ctx.bell.ring(ringCQ, q.number, q.head, q.epoch, 0)
+}
+
+// What decode finds.
+const (
+	consumed = iota // the entry has been read
+	more            // the entry has further completions
+	invalid         // the entry names no request
+)
+
+// Poll implements driver.CQ.
+func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
+	for left := len(q.ring); n < len(wcs) && left > 0; left-- { // a device may write entries without completions for ever
+		e, v, there := q.peek(0)
+		if !there {
+			break
+		}
+		k, found := q.decode(wcs[n:], e, v)
+		n += k
+		if found == more {
+			break // wcs is full
+		}
+		if found == invalid && n > 0 {
+			break // the next call returns the error
+		}
+		q.advance()
+		if q.deferred {
+			q.release()
+		}
+		if found == invalid {
+			err = errCompletion
+			break
+		}
+	}
+	if n < len(wcs) && err == nil && q.flushed.any.Load() {
+		n += q.flushed.poll(wcs[n:])
+	}
+	if q.retired.Load() { // the entries may have been read from zero pages
+		return 0, uverbs.ErrClosed
+	}
+	q.release()
+	if n == 0 && err == nil {
+		if f := q.failure.Load(); f != nil {
+			err = *f
+		}
+	}
+	runtime.KeepAlive(q)
+	return n, err
+}
+
+// decode fills in completions. Each word is read once: a device that is wrong may change them.
+func (q *cq) decode(wcs []uverbs.WC, e *cqe, v uint64) (n, found int) {
+	kind := v >> typeAt & typeMask
+	recv := kind == typeRecvRC || kind == typeRecvUD
+	handle := e[0]
+	if recv {
+		handle = e[1]
+	}
+	p := q.ctx.qps.get(handle)
+	switch {
+	case handle == 0: // the QP has been closed or emptied
+		return 0, consumed
+	case p == nil:
+		return 0, invalid
+	case kind == typeSend && p.sq.cq == q:
+		return p.completeSends(wcs, uint16(e[1]), uint8(v>>statusAt))
+	case recv && p.rq.cq == q:
+		return p.completeRecv(wcs, e, v)
+	case kind == typeTerm && (p.sq.cq == q || p.rq.cq == q):
+		p.terminated(q)
+		return 0, consumed
+	}
+	return 0, invalid
+}
+
+// terminated handles the end of a QP: the device completes nothing any more.
+func (p *qp) terminated(by *cq) {
+	p.flushSends()
+	p.flushRecvs()
+	for _, other := range [...]*cq{p.sq.cq, p.rq.cq} {
+		if other != by { // the device may have no entry for it
+			other.wakeUp()
+		}
+	}
+}
+
+// distance returns how many requests, from number last on, a completion with a consumer index completes. It returns
+// false if they are not outstanding.
+func (s *sendQueue) distance(last uint32, index uint16) (n uint32, ok bool) {
+	n = (uint32(index)%s.size + s.size - last) % s.size
+	if n == 0 || n > s.outstanding() {
+		return 0, false
+	}
+	return n, true
+}
+
+// release releases the oldest request, and returns what is known of it.
+func (s *sendQueue) release() note {
+	done := s.completed.Load()
+	x := s.notes[done&uint32(len(s.notes)-1)] // a post may use the note again once the request is released
+	if s.last++; s.last == s.size {
+		s.last = 0
+	}
+	s.completed.Store(done + 1)
+	return x
+}
+
+// completeSends completes the requests before a consumer index. If there is an error, it is that of the last one.
+func (p *qp) completeSends(wcs []uverbs.WC, index uint16, status uint8) (n, found int) {
+	s := &p.sq
+	left, ok := s.distance(s.last, index)
+	if !ok && s.flushing.Load() { // Poll has flushed them
+		return 0, consumed
+	}
+	if !ok {
+		return 0, invalid
+	}
+	for ; left > 0 && n < len(wcs); left-- {
+		failed := status != 0 && left == 1
+		x := s.release()
+		if !x.signaled && !failed {
+			continue
+		}
+		wc := &wcs[n]
+		*wc = uverbs.WC{WRID: x.wrID, QPNum: p.number, Opcode: x.op}
+		if x.op >= uverbs.WCRead {
+			wc.ByteLen = x.bytes
+		}
+		if failed {
+			wc.Status, wc.VendorErr, wc.ByteLen = statusOf(sendStatuses[:], status), uint32(status), 0
+			p.flushSends()
+		}
+		n++
+	}
+	if left > 0 {
+		return n, more
+	}
+	return n, consumed
+}
+
+// completeRecv completes a receive.
+func (p *qp) completeRecv(wcs []uverbs.WC, e *cqe, v uint64) (n, found int) {
+	r, status, tag := &p.rq, uint8(v>>statusAt), uint32(v>>tagAt)&tagMask
+	wc := uverbs.WC{QPNum: p.number, Opcode: uverbs.WCRecv}
+	switch {
+	case p.srq != nil:
+		var ok bool
+		if wc.WRID, ok = p.srq.release(tag); !ok {
+			return 0, invalid
+		}
+	case r.outstanding() == 0 && r.flushing.Load(), status == hwFlushed: // Poll flushes them
+		return 0, consumed
+	case r.outstanding() == 0 || tag != r.last:
+		return 0, invalid
+	default:
+		wc.WRID = r.release()
+	}
+	switch status {
+	case 0:
+		p.decodeRecv(&wc, e, v)
+	case hwFlushed:
+		return 0, consumed
+	default:
+		wc.Status, wc.VendorErr = statusOf(recvStatuses[:], status), uint32(status)
+		p.flushRecvs()
+	}
+	wcs[0] = wc
+	return 1, consumed
+}
+
+// decodeRecv fills in the completion of a message.
+func (p *qp) decodeRecv(wc *uverbs.WC, e *cqe, v uint64) {
+	first := e[0]
+	wc.ByteLen = uint32(first)
+	if v&withImm != 0 {
+		wc.Flags, wc.Imm = uverbs.WCWithImm, uint32(first>>32)
+		if v&ofWrite != 0 {
+			wc.Opcode = uverbs.WCRecvRDMAImm
+		}
+	}
+	if p.sq.typ == uverbs.UD {
+		wc.ByteLen &= udLengthMask
+		wc.Flags |= uverbs.WCGRH
+		wc.SrcQP = uint32(e[2]>>48) | uint32(v>>sourceAt)<<16
+	}
+}
