@@ -253,7 +253,7 @@ func (c *comparison) play(steps int) {
 		}
 	}
 	c.drain()
-	c.sides[0].(*cSide).end()
+	c.sides[0].(*cSide).End()
 }
 
 func TestDifferential(t *testing.T) {

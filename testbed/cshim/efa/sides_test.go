@@ -3,11 +3,7 @@
 package efa_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -57,60 +53,15 @@ var inlineData = func() (b [256]byte) {
 }()
 
 // cSide is C's program: play/play.c.
-type cSide struct {
-	t       *testing.T
-	program *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
-}
+type cSide struct{ *cshim.Script }
 
 func newC(t *testing.T, d *fakeefa.Device) *cSide {
 	h := cshim.NewEFA(t, d)
-	c := h.Run(h.Compile("play/play.c", "efa"), d.Name())
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return &cSide{t, c, in, bufio.NewReader(out)}
-}
-
-// end waits until the program has ended.
-func (c *cSide) end() {
-	if err := c.in.Close(); err != nil {
-		c.t.Error(err)
-	}
-	if err := c.program.Wait(); err != nil {
-		c.t.Errorf("C's program: %v", err)
-	}
-}
-
-func (c *cSide) write(format string, args ...any) {
-	c.t.Helper()
-	if _, err := fmt.Fprintf(c.in, format+"\n", args...); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *cSide) do(format string, args ...any) string {
-	c.t.Helper()
-	c.write(format, args...)
-	s, err := c.out.ReadString('\n')
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return strings.TrimSpace(s)
+	return &cSide{h.Script(h.Compile("play/play.c", "efa"), d.Name())}
 }
 
 func (c *cSide) create(q qpSize) string {
-	return c.do("qp %s %d %d %d %d %d %d", strings.ToLower(q.typ.String()), q.sends, q.recvs, q.sges, q.recvSGEs, q.inline,
+	return c.Do("qp %s %d %d %d %d %d %d", strings.ToLower(q.typ.String()), q.sends, q.recvs, q.sges, q.recvSGEs, q.inline,
 		number(q.signalAll))
 }
 
@@ -146,23 +97,23 @@ func (c *cSide) send(list []request, batch bool) string {
 		if numbers[r.op] > 1 {
 			step = "batch"
 		}
-		c.write("send %d %d %d %d %d %d %d %d %d %d%s", numbers[r.op], number(r.unsignaled), r.id, r.imm, r.raddr, r.rkey,
+		c.Write("send %d %d %d %d %d %d %d %d %d %d%s", numbers[r.op], number(r.unsignaled), r.id, r.imm, r.raddr, r.rkey,
 			r.qpn, r.qkey, number(r.inline > 0), n, sgeText(r.sges))
 	}
-	return c.do(step)
+	return c.Do(step)
 }
 
 func (c *cSide) recv(list []receive) string {
 	for _, r := range list {
-		c.write("recv %d %d%s", r.id, len(r.sges), sgeText(r.sges))
+		c.Write("recv %d %d%s", r.id, len(r.sges), sgeText(r.sges))
 	}
-	return c.do("postrecv")
+	return c.Do("postrecv")
 }
 
-func (c *cSide) poll(n int) string { return c.do("poll %d", n) }
-func (c *cSide) arm() string       { return c.do("arm") }
-func (c *cSide) event() string     { return c.do("event") }
-func (c *cSide) reset() string     { return c.do("reset") }
+func (c *cSide) poll(n int) string { return c.Do("poll %d", n) }
+func (c *cSide) arm() string       { return c.Do("arm") }
+func (c *cSide) event() string     { return c.Do("event") }
+func (c *cSide) reset() string     { return c.Do("reset") }
 
 // goSide is this library.
 type goSide struct {

@@ -31,10 +31,10 @@ func newMixture(t *testing.T, typ uverbs.QPType) *mixture {
 	size := qpSize{typ, 16, 16, 2, 2, 32, false}
 	m.g.create(size)
 	m.scan(m.c.create(size), "QP %d,", &m.cQPN)
-	m.scan(m.c.do("mr"), "MR %d %d %d", &m.addr, &m.lkey, &m.rkey)
+	m.scan(m.c.Do("mr"), "MR %d %d %d", &m.addr, &m.lkey, &m.rkey)
 	m.mr = must(m.g.pd.RegMR(m.mem, uverbs.LocalWrite|uverbs.RemoteRead|uverbs.RemoteWrite))(t)
 	gid := must(m.g.pd.Context().GIDs(1))(t)[0].GID
-	m.c.do("address %s", hex.EncodeToString(gid[:]))
+	m.c.Do("address %s", hex.EncodeToString(gid[:]))
 	other := gid
 	other[15] = 1 // of device 0
 	m.g.ah = must(m.g.pd.CreateAH(uverbs.AHAttr{IsGlobal: true, DGID: other, Port: 1}))(t)
@@ -76,7 +76,7 @@ func (m *mixture) fromC(r request) {
 // shows checks n bytes of C's memory.
 func (m *mixture) shows(at int, want string) {
 	m.t.Helper()
-	m.said(m.c.do("show %d %d", at, len(want)), hex.EncodeToString([]byte(want)))
+	m.said(m.c.Do("show %d %d", at, len(want)), hex.EncodeToString([]byte(want)))
 }
 
 func (m *mixture) holds(at int, want string) {
@@ -110,7 +110,7 @@ func TestWithGo(t *testing.T) {
 			if typ == uverbs.SRD {
 				m.memory()
 			}
-			m.c.end()
+			m.c.End()
 		})
 	}
 }
