@@ -43,7 +43,8 @@ var sendStatuses = [...]uverbs.WCStatus{uverbs.WCSuccess, uverbs.WCBadRespErr, u
 
 // recvStatuses is indexed by enum bnxt_re_rsp_wc_status. Others are WCGeneralErr.
 var recvStatuses = [...]uverbs.WCStatus{uverbs.WCSuccess, uverbs.WCLocAccessErr, uverbs.WCLocLenErr,
-	uverbs.WCLocProtErr, uverbs.WCLocQPOpErr, uverbs.WCMWBindErr, uverbs.WCRemInvReqErr, uverbs.WCWRFlushErr, uverbs.WCFatalErr}
+	uverbs.WCLocProtErr, uverbs.WCLocQPOpErr, uverbs.WCMWBindErr, uverbs.WCRemInvReqErr, uverbs.WCWRFlushErr,
+	uverbs.WCFatalErr}
 
 // hwFlushed is the status of receives that the device flushes, and that Poll flushes too.
 const hwFlushed = 8
