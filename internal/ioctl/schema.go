@@ -28,7 +28,19 @@ type method struct {
 	driver string
 }
 
+// A methodKey is an object and a method. The objects of drivers have the same numbers: those of bnxt_re have ofBnxt.
 type methodKey struct{ object, method uint16 }
+
+const ofBnxt = 1 << 15
+
+// keyOf returns the key of a command.
+func keyOf(h *uapi.IbUverbsIoctlHdr) methodKey {
+	key := methodKey{h.ObjectId, h.MethodId}
+	if h.DriverId == uapi.RDMA_DRIVER_BNXT_RE && h.ObjectId>>uapi.UVERBS_ID_NS_SHIFT != 0 {
+		key.object |= ofBnxt
+	}
+	return key
+}
 
 // attr returns the name of an attribute.
 func (m method) attr(id uint16) string {
@@ -120,6 +132,14 @@ var schema = map[methodKey]method{
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {name: "UAR.ALLOC",
 		driver: "HANDLE TYPE MMAP_OFFSET MMAP_LENGTH PAGE_ID"},
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: {name: "UAR.DESTROY", driver: "HANDLE"},
+	{ofBnxt | uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_ALLOC_PAGE}: {name: "PAGE.ALLOC",
+		driver: "HANDLE TYPE DPI MMAP_OFFSET MMAP_LENGTH"},
+	{ofBnxt | uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_DESTROY_PAGE}: {name: "PAGE.DESTROY", driver: "HANDLE"},
+	{ofBnxt | uapi.BNXT_RE_OBJECT_NOTIFY_DRV, uapi.BNXT_RE_METHOD_NOTIFY_DRV}:   {name: "PACING.NOTIFY", driver: "-"},
+	{ofBnxt | uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_GET_TOGGLE_MEM}: {name: "TOGGLE_MEM.GET",
+		driver: "HANDLE TYPE RES_ID MMAP_PAGE MMAP_OFFSET MMAP_LENGTH"},
+	{ofBnxt | uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_RELEASE_TOGGLE_MEM}: {name: "TOGGLE_MEM.DESTROY",
+		driver: "HANDLE"},
 }
 
 const invokeWrite = "INVOKE_WRITE"

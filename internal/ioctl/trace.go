@@ -77,7 +77,7 @@ func trace(node, inputs string, err error, outputs string, took time.Duration) {
 
 // describe returns the method and its inputs.
 func (c *Cmd) describe() string {
-	m, known := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
+	m, known := schema[keyOf(&c.hdr)]
 	if !known {
 		m.name = fmt.Sprintf("object %d method %d", c.hdr.ObjectId, c.hdr.MethodId)
 	}
@@ -105,7 +105,7 @@ func (c *Cmd) describe() string {
 
 // outputs returns what the kernel has written.
 func (c *Cmd) outputs() string {
-	m := schema[methodKey{c.hdr.ObjectId, c.hdr.MethodId}]
+	m := schema[keyOf(&c.hdr)]
 	var b strings.Builder
 	for i := range c.attrs[:c.n] {
 		a := &c.attrs[i]

@@ -189,7 +189,7 @@ func (n *node) load(addr uint64) (*command, unix.Errno) {
 			return nil, unix.EFAULT
 		}
 	}
-	return c, ioctltest.Check(c.object, c.method, c.attrs)
+	return c, ioctltest.Check(n.dev.Driver(), c.object, c.method, c.attrs)
 }
 
 // loadData copies what the attributes refer to.
@@ -198,7 +198,7 @@ func (n *node) loadData(c *command) unix.Errno {
 	for i := range c.attrs {
 		a := &c.attrs[i]
 		var known bool
-		c.class[i], known = ioctltest.ClassOf(c.object, c.method, a.AttrId)
+		c.class[i], known = ioctltest.ClassOf(n.dev.Driver(), c.object, c.method, a.AttrId)
 		switch {
 		case !known:
 		case c.class[i] == ioctltest.FD:

@@ -146,7 +146,7 @@ func (r *random) created(name string, m ioctltest.Method, attrs []uapi.IbUverbsA
 		r.live[name] = append(r.live[name], uint64(binary.NativeEndian.Uint32(r.memory[at:])))
 	}
 	for i, a := range attrs {
-		if c, _ := ioctltest.ClassOf(m.Object, m.Method, a.AttrId); c == ioctltest.New {
+		if c, _ := ioctltest.ClassOf(uapi.RDMA_DRIVER_MLX5, m.Object, m.Method, a.AttrId); c == ioctltest.New {
 			r.live[name] = append(r.live[name], binary.NativeEndian.Uint64(r.memory[24+16*i+8:]))
 		}
 	}
@@ -236,7 +236,8 @@ func (r *random) issue(m ioctltest.Method, attrs []uapi.IbUverbsAttr) bool {
 		NumAttrs: uint16(len(attrs)), DriverId: uapi.RDMA_DRIVER_MLX5}
 	b := append([]byte(nil), ioctl.BytesOf(&h)...)
 	for i := range attrs {
-		if c, known := ioctltest.ClassOf(m.Object, m.Method, attrs[i].AttrId); known && c == ioctltest.Out {
+		c, known := ioctltest.ClassOf(uapi.RDMA_DRIVER_MLX5, m.Object, m.Method, attrs[i].AttrId)
+		if known && c == ioctltest.Out {
 			attrs[i].Data = addressOf(r.memory) + uint64(32<<10+8*r.IntN(1024))
 		}
 		b = append(b, ioctl.BytesOf(&attrs[i])...)

@@ -41,7 +41,8 @@ func refuse(errno unix.Errno, format string, args ...any) error {
 // decode parses a command as ib_uverbs_cmd_verbs does (drivers/infiniband/core/uverbs_ioctl.c).
 func decode(c ioctl.Call, driver uint32) (*Msg, error) {
 	h := c.Header()
-	m := &Msg{Method: Method{h.ObjectId, h.MethodId}, attrs: c.Attrs(), data: map[uint16][]byte{}, index: map[uint16]int{}}
+	m := &Msg{Method: MethodOf(driver, h.ObjectId, h.MethodId), attrs: c.Attrs(), data: map[uint16][]byte{},
+		index: map[uint16]int{}}
 	m.Name, _, _ = strings.Cut(c.String(), "(")
 	switch {
 	case h.Length > pageSize || int(h.Length) != headerSize+attrSize*int(h.NumAttrs):

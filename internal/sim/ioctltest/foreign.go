@@ -58,14 +58,15 @@ func (k *Kernel) Abandon() {
 }
 
 // ClassOf returns how the kernel reads an attribute of a method, or false if it does not know it.
-func ClassOf(object, method, attr uint16) (Class, bool) {
-	r, known := Method{object, method}.rule(attr)
-	return r.Class, known && Rules[Method{object, method}] != nil
+func ClassOf(driver uint32, object, method, attr uint16) (Class, bool) {
+	m := MethodOf(driver, object, method)
+	r, known := m.rule(attr)
+	return r.Class, known && Rules[m] != nil
 }
 
 // Check checks the attributes of a command of another process as decode does.
-func Check(object, method uint16, attrs []uapi.IbUverbsAttr) unix.Errno {
-	m := Method{object, method}
+func Check(driver uint32, object, method uint16, attrs []uapi.IbUverbsAttr) unix.Errno {
+	m := MethodOf(driver, object, method)
 	if Rules[m] == nil {
 		return unix.EPROTONOSUPPORT
 	}

@@ -287,6 +287,9 @@ func (k *Kernel) run(m *Msg) error {
 	if h, ok := handlers[m.Name]; ok {
 		return h(k, m)
 	}
+	if h, ok := bnxtHandlers[m.Name]; ok {
+		return h(k, m)
+	}
 	return refuse(unix.EOPNOTSUPP, "no handler: add it to objects.go")
 }
 

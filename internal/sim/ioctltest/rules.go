@@ -296,6 +296,41 @@ var Rules = map[Method]map[uint16]Rule{
 		uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID:     out(4),
 	},
 	{uapi.MLX5_IB_OBJECT_UAR, uapi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: destroyed(uapi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE),
+
+	// After drivers/infiniband/hw/bnxt_re/ib_verbs.c.
+	{Bnxt | uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_ALLOC_PAGE}: {
+		uapi.BNXT_RE_ALLOC_PAGE_HANDLE:      {Class: New, Must: true},
+		uapi.BNXT_RE_ALLOC_PAGE_TYPE:        constant(),
+		uapi.BNXT_RE_ALLOC_PAGE_DPI:         out(4),
+		uapi.BNXT_RE_ALLOC_PAGE_MMAP_OFFSET: out(8),
+		uapi.BNXT_RE_ALLOC_PAGE_MMAP_LENGTH: out(4),
+	},
+	{Bnxt | uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_DESTROY_PAGE}: destroyed(uapi.BNXT_RE_DESTROY_PAGE_HANDLE),
+	{Bnxt | uapi.BNXT_RE_OBJECT_NOTIFY_DRV, uapi.BNXT_RE_METHOD_NOTIFY_DRV}:   {},
+	{Bnxt | uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_GET_TOGGLE_MEM}: {
+		uapi.BNXT_RE_TOGGLE_MEM_HANDLE:      {Class: New, Must: true},
+		uapi.BNXT_RE_TOGGLE_MEM_TYPE:        constant(),
+		uapi.BNXT_RE_TOGGLE_MEM_RES_ID:      in(4),
+		uapi.BNXT_RE_TOGGLE_MEM_MMAP_PAGE:   out(8),
+		uapi.BNXT_RE_TOGGLE_MEM_MMAP_OFFSET: out(4),
+		uapi.BNXT_RE_TOGGLE_MEM_MMAP_LENGTH: out(4),
+	},
+	{Bnxt | uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_RELEASE_TOGGLE_MEM}: destroyed(
+		uapi.BNXT_RE_RELEASE_TOGGLE_MEM_HANDLE),
+}
+
+// Bnxt is a bit of the objects of bnxt_re in Rules: those of mlx5_ib have the same numbers.
+const Bnxt = 1 << 15
+
+// MethodOf returns the key in Rules of a method of a driver.
+func MethodOf(driver uint32, object, method uint16) Method {
+	switch {
+	case object >= Bnxt:
+		return Method{object, ^uint16(0)} // there is none
+	case driver == uapi.RDMA_DRIVER_BNXT_RE && object>>uapi.UVERBS_ID_NS_SHIFT != 0:
+		object |= Bnxt
+	}
+	return Method{object, method}
 }
 
 // uhw are the rules of the driver's part, which most methods have.
@@ -337,7 +372,7 @@ func (m Method) rule(id uint16) (Rule, bool) {
 	if r, ok := Rules[m][id]; ok {
 		return r, true
 	}
-	if noUHW[m] {
+	if noUHW[m] || m.Object&Bnxt != 0 {
 		return Rule{}, false
 	}
 	r, ok := uhw[id]
