@@ -26,6 +26,7 @@ type cq struct {
 
 	ctx     *deviceContext
 	mem     *provider.Mapping
+	toggle  toggle
 	number  uint32
 	wake    func()                // wakes a goroutine that waits for a completion, or nil
 	failure atomic.Pointer[error] // what Poll returns if the queue is empty, or nil
@@ -68,6 +69,11 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 		return nil, reply, errors.Join(badABI(op, "CQ %d with phase %d", resp.Cqid, resp.Phase), q.Retire(false))
 	}
 	q.number, q.phase = resp.Cqid, uint64(resp.Phase)
+	if resp.CompMask&uapi.BNXT_RE_CQ_TOGGLE_PAGE_SUPPORT != 0 {
+		if q.toggle, err = c.mapToggle(uapi.BNXT_RE_CQ_TOGGLE_MEM, q.number); err != nil {
+			return nil, reply, errors.Join(err, q.Retire(false))
+		}
+	}
 	reply.Entries = depth - 1
 	if q.deferred { // the device may not know yet that half of the entries were polled
 		reply.Entries = depth / 2
@@ -84,7 +90,7 @@ func (q *cq) Arm(solicitedOnly bool, _ uint32) error {
 	if solicitedOnly {
 		kind = armCQLater
 	}
-	q.ctx.bell.ring(kind, q.number, q.head, q.epoch, 0)
+	q.ctx.bell.ring(kind, q.number, q.head, q.epoch, q.toggle.value())
 	runtime.KeepAlive(q)
 	return nil
 }
@@ -108,7 +114,7 @@ func (q *cq) Fail(err error) { q.failure.Store(&err) }
 // Retire implements driver.CQ.
 func (q *cq) Retire(inUse bool) error {
 	q.retired.Store(true)
-	return q.mem.Release(inUse)
+	return errors.Join(q.mem.Release(inUse), q.toggle.page.Release(inUse))
 }
 
 // add adds a queue of a QP.

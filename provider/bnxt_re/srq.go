@@ -32,6 +32,7 @@ type srq struct {
 
 	ctx     *deviceContext
 	mem     *provider.Mapping
+	toggle  toggle
 	number  uint32
 	dropped func(wrID uint64) // of OnDrop, or nil
 }
@@ -64,6 +65,11 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 		return nil, reply, errors.Join(driver.Pinned(err, len(s.mem.Bytes())), s.mem.Release(false))
 	}
 	s.number = resp.Srqid
+	if resp.CompMask&uapi.BNXT_RE_SRQ_TOGGLE_PAGE_SUPPORT != 0 {
+		if s.toggle, err = c.mapToggle(uapi.BNXT_RE_SRQ_TOGGLE_MEM, s.number); err != nil {
+			return nil, reply, errors.Join(err, s.Retire())
+		}
+	}
 	reply.SRQ = driver.SRQCap{MaxWR: n - 1, MaxSGE: s.maxSGE}
 	return s, reply, nil
 }
@@ -145,7 +151,7 @@ func (s *srq) announce() { s.ctx.bell.ring(ringSRQ, s.number, s.place, s.epoch, 
 func (s *srq) arm() {
 	if !s.armed && s.posted() > s.limit {
 		s.armed = true
-		s.ctx.bell.ring(armSRQ, s.number, s.limit, 0, 0)
+		s.ctx.bell.ring(armSRQ, s.number, s.limit, 0, s.toggle.value())
 	}
 }
 
@@ -176,4 +182,4 @@ func (s *srq) drop(tag uint32) {
 }
 
 // Retire implements driver.SRQ.
-func (s *srq) Retire() error { return s.mem.Retire() }
+func (s *srq) Retire() error { return errors.Join(s.mem.Retire(), s.toggle.page.Retire()) }

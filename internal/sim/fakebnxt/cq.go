@@ -16,6 +16,7 @@ type cq struct {
 	epoch    uint32 // of the last doorbell
 	armed    bool
 	solicit  bool // events are for solicited completions only
+	toggle   toggle
 	asked    bool // a solicited completion, or an error, is among the entries
 }
 
@@ -102,7 +103,9 @@ func (c *cq) bell(d doorbell) {
 	}
 	c.consumed, c.epoch, c.pending = d.index, d.epoch, c.pending-n
 	c.asked = c.asked && c.pending > 0
-	if d.kind != bellCQ {
+	if d.kind != bellCQ && d.toggle != c.toggle.count {
+		c.kernel.problem("CQ %d: a doorbell that arms after %d events has %d", c.number, c.toggle.count, d.toggle)
+	} else if d.kind != bellCQ {
 		c.armed, c.solicit = true, d.kind == bellCQArmS
 	}
 	c.notify()
@@ -114,6 +117,7 @@ func (c *cq) notify() {
 		return
 	}
 	c.armed = false
+	c.toggle.event()
 	handle := c.handle
 	c.kernel.dev.fabric.loop.Post(func() { // a command may be running, which holds the fake kernel's lock
 		if c.kernel.cqs[handle] == c {

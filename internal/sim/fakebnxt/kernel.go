@@ -152,6 +152,8 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		return k.created(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE, k.createSRQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}:
 		return k.invokeWrite(c)
+	case [2]uint16{uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_GET_TOGGLE_MEM}:
+		return k.created(c, uapi.BNXT_RE_TOGGLE_MEM_HANDLE, k.getToggle(c))
 	}
 	return nil
 }

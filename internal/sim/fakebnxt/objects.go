@@ -171,18 +171,28 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	k.dev.record("create CQ of %d", n)
 	q := &cq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), number: k.dev.number("CQ"),
 		addr: u.CqVa, depth: k.depth(n+1, maxCQE), phase: 1}
-	if err := k.pin(q.addr, q.bytes(), true); err != nil {
+	var err error
+	if q.toggle, err = k.newToggle(); err != nil {
 		return err
+	}
+	if err := k.pin(q.addr, q.bytes(), true); err != nil {
+		k.check(k.file.FreeRing(q.toggle.page))
+		return err
+	}
+	r := uapi.BnxtReCqResp{Cqid: q.number, Phase: 1}
+	if k.dev.fabric.cfg.Toggle {
+		r.CompMask = uapi.BNXT_RE_CQ_TOGGLE_PAGE_SUPPORT
 	}
 	k.cqs[q.handle], k.dev.cqs[q.number] = q, q
 	call.Reply(c, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &q.depth)
-	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.BnxtReCqResp{Cqid: q.number, Phase: 1})
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
 	return nil
 }
 
 func (k *Kernel) destroyCQ(h uint32) {
 	if q := k.cqs[h]; q != nil {
 		k.pinned -= q.bytes()
+		k.check(k.file.FreeRing(q.toggle.page))
 		delete(k.cqs, h)
 		delete(k.dev.cqs, q.number)
 	}
@@ -198,17 +208,27 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 		pd: k.pds[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)]}
 	s.ring = recvRing{memory: k.memory, addr: u.Srqva, depth: k.depth(n+1, maxWR+1), slots: headSlots + maxSRQSGE}
 	s.ring.bytes = uint64(s.ring.depth) * uint64(s.ring.slots) * slotSize
-	if err := k.pin(s.ring.addr, s.ring.bytes, true); err != nil {
+	var err error
+	if s.toggle, err = k.newToggle(); err != nil {
 		return err
 	}
+	if err := k.pin(s.ring.addr, s.ring.bytes, true); err != nil {
+		k.check(k.file.FreeRing(s.toggle.page))
+		return err
+	}
+	r := uapi.BnxtReSrqResp{Srqid: s.number}
+	if k.dev.fabric.cfg.Toggle {
+		r.CompMask = uapi.BNXT_RE_SRQ_TOGGLE_PAGE_SUPPORT
+	}
 	k.srqs[s.handle], k.dev.srqs[s.number] = s, s
-	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.BnxtReSrqResp{Srqid: s.number})
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
 	return nil
 }
 
 func (k *Kernel) destroySRQ(h uint32) {
 	if s := k.srqs[h]; s != nil {
 		k.pinned -= s.ring.bytes
+		k.check(k.file.FreeRing(s.toggle.page))
 		delete(k.srqs, h)
 		delete(k.dev.srqs, s.number)
 	}

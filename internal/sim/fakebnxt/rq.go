@@ -107,6 +107,7 @@ type srq struct {
 	ring   recvRing
 	limit  uint32
 	armed  bool
+	toggle toggle
 }
 
 // bell is called with a doorbell of the queue.
@@ -119,6 +120,10 @@ func (s *srq) bell(d doorbell) {
 
 // arm is called with a doorbell that requests an event when fewer receives are left than its index says.
 func (s *srq) arm(d doorbell) {
+	if d.toggle != s.toggle.count {
+		s.kernel.problem("SRQ %d: a doorbell that arms after %d events has %d", s.number, s.toggle.count, d.toggle)
+		return
+	}
 	s.armed, s.limit = true, d.index
 	s.notify()
 }
@@ -131,6 +136,7 @@ func (s *srq) notify() {
 		return
 	}
 	s.armed, s.limit = false, 0
+	s.toggle.event()
 	k := s.kernel
 	k.dev.fabric.loop.Post(func() { // a command may be running, which holds the fake kernel's lock
 		if k.srqs[s.handle] == s {
