@@ -58,7 +58,10 @@ func (bnxtProvider) Open(dev *ioctl.Device, get driver.Command) (provider.Contex
 	if c.shared, err = provider.Map(dev, 0, unix.Getpagesize()); err != nil {
 		return nil, kernelError("map the page shared with the kernel", err)
 	}
-	if err = c.mapDoorbell(); err != nil {
+	if err = c.mapDoorbell(); err == nil && c.limits.CompMask&uapi.BNXT_RE_UCNTX_CMASK_DBR_PACING_ENABLED != 0 {
+		c.bell.pacer, err = c.newPacer()
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Retire())
 	}
 	return c, nil
@@ -123,7 +126,9 @@ func (c *deviceContext) CreateAH(
 }
 
 // Retire implements driver.Context.
-func (c *deviceContext) Retire() error { return errors.Join(c.shared.Retire(), c.bell.mem.Retire()) }
+func (c *deviceContext) Retire() error {
+	return errors.Join(c.shared.Retire(), c.bell.mem.Retire(), c.bell.pacer.retire())
+}
 
 // ringMemory returns n bytes for a ring.
 func (c *deviceContext) ringMemory(memory driver.Memory, op string, n int) (*provider.Mapping, error) {

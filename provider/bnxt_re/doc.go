@@ -30,6 +30,10 @@
 // again. CQs have twice the entries that were asked for, and their doorbell is rung when half of them
 // have been polled: the device needs to know only that it may write.
 //
+// On P7, a doorbell that arms a CQ or an SRQ contains the number of its events, which the kernel counts
+// in a page for each. If the driver says that the device's queue of doorbells is filling up, a doorbell
+// waits, for up to a tenth of a second; libbnxt_re waits without end.
+//
 // A completion names its QP by the handle that the create command contained, which is the index of
 // a table here, and a pointer in libbnxt_re. A completion of sends says up to which request they have
 // completed. If a handle or a request is not one of the program, Poll returns [uverbs.ErrABI] once,

@@ -2,6 +2,7 @@ package bnxt_re
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -13,8 +14,9 @@ import (
 
 // A doorbell is the register that all queues of a Context share.
 type doorbell struct {
-	at  *uint64
-	mem *provider.Mapping
+	at    *uint64
+	mem   *provider.Mapping
+	pacer *pacer // nil if the driver does not delay doorbells
 
 	// With the kernel in memory.
 	bells ioctl.Doorbells
@@ -46,6 +48,7 @@ const (
 // ring stores to the register.
 func (d *doorbell) ring(kind uint64, number, index, epoch, toggle uint32) {
 	v := uint64(index|epoch<<epochAt|toggle<<toggleAt) | uint64(number&numberMask)<<numberAt | valid | kind<<kindAt
+	d.pacer.wait()
 	mmio.WCStart()
 	mmio.Store64(d.at, v)
 	mmio.FlushWrites()
@@ -64,19 +67,13 @@ func (c *deviceContext) mapDoorbell() (err error) {
 	page := unix.Getpagesize()
 	m, err := provider.Map(c.dev, int64(dbr), page)
 	if err == nil {
-		c.bell = doorbell{&wordsOf(m, 0, 1)[0], m, c.dev.Doorbells(), uint32(dbr / uint64(page))}
-	}
-	cmd := ioctl.Get()
-	defer cmd.Put()
-	cmd.Start(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY)
-	cmd.Handle(uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd)
-	if e := c.dev.Do(cmd); err == nil && e != nil {
-		err = e
+		c.bell = doorbell{at: &wordsOf(m, 0, 1)[0], mem: m, bells: c.dev.Doorbells(), page: uint32(dbr / uint64(page))}
 	}
 	if err != nil {
-		return kernelError(op, err)
+		err = kernelError(op, err)
 	}
-	return nil
+	return errors.Join(err, c.destroy(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY,
+		uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd))
 }
 
 // allocPD allocates a PD, and returns its handle and the offset of the register.

@@ -226,6 +226,26 @@ func TestSRQLimit(t *testing.T) {
 	})
 }
 
+// A doorbell waits while the device's queue of doorbells is full, and the kernel is notified before it overflows. A
+// doorbell does not wait for ever.
+func TestPacing(t *testing.T) {
+	f := fakebnxt.New(t, 1, fakebnxt.P5)
+	d := f.Device(0)
+	a := newPeer(t, d, rc)
+	check(t, a.qp.Connect(must(a.qp.Endpoint())(t)))
+	for _, c := range []struct {
+		waiting uint32
+		notify  int
+	}{{0, 0}, {0x300, 1}, {0x180, 0}} {
+		before := d.Notified()
+		d.SetDoorbells(c.waiting)
+		a.receive(1)
+		if n := d.Notified() - before; n != c.notify {
+			t.Errorf("%#x doorbells wait: the kernel was notified %d times, want %d", c.waiting, n, c.notify)
+		}
+	}
+}
+
 // Adapters and objects that this package does not support are refused with a typed error.
 func TestRefused(t *testing.T) {
 	cfg := fakebnxt.P5

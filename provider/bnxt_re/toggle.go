@@ -1,10 +1,8 @@
 package bnxt_re
 
 import (
-	"math"
+	"errors"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
@@ -41,17 +39,11 @@ func (c *deviceContext) mapToggle(kind uint64, number uint32) (t toggle, err err
 		return t, kernelError(op, err)
 	}
 	handle := cmd.Made(uapi.BNXT_RE_TOGGLE_MEM_HANDLE)
-	if *offset != 0 || *length != uint32(unix.Getpagesize()) || *page > math.MaxInt64 {
-		err = badABI(op, "%d bytes at %d of page %#x", *length, *offset, *page)
-	} else if t.page, err = provider.MapToRead(c.dev, int64(*page), int(*length)); err != nil {
-		err = kernelError(op, err)
+	if *offset != 0 {
+		err = badABI(op, "a counter at %d of a page", *offset)
+	} else {
+		t.page, err = c.mapToRead(op, *page, *length)
 	}
-	release := ioctl.Get()
-	defer release.Put()
-	release.Start(uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_RELEASE_TOGGLE_MEM)
-	release.Handle(uapi.BNXT_RE_RELEASE_TOGGLE_MEM_HANDLE, handle)
-	if e := c.dev.Do(release); err == nil && e != nil {
-		err = kernelError(op, e)
-	}
-	return t, err
+	return t, errors.Join(err, c.destroy(uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_RELEASE_TOGGLE_MEM,
+		uapi.BNXT_RE_RELEASE_TOGGLE_MEM_HANDLE, handle))
 }

@@ -20,6 +20,12 @@ func wordsOf(m *provider.Mapping, off, n int) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
+// halvesOf is like wordsOf, for words of 4 bytes.
+func halvesOf(m *provider.Mapping, off, n int) []uint32 {
+	b := m.Bytes()[off:][:4*n]
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
 // entriesOf returns the entries of a CQ.
 func entriesOf(m *provider.Mapping, n int) []cqe {
 	b := m.Bytes()[:n*entrySize]

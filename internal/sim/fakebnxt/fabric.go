@@ -32,6 +32,7 @@ type Config struct {
 	Variable bool // send queues of requests with different sizes, if the program supports them
 	MSN      bool // the table of PSNs is by message
 	Pow2     bool // a driver that rounds the sizes of all queues up, as before Linux 6.4
+	Pacing   bool // doorbells wait while the device's queue of doorbells is full: see SetDoorbells
 	Toggle   bool // doorbells that arm a CQ or an SRQ have a counter of its events
 	Strict   bool // mistakes of programs of other processes fail the test, too
 	// Record, if not nil, gets what the programs of a device write to its queues and registers. Then
@@ -41,7 +42,7 @@ type Config struct {
 
 // P5 and P7 are the configurations of most tests.
 var (
-	P5 = Config{Chip: Thor}
+	P5 = Config{Chip: Thor, Pacing: true}
 	P7 = Config{Chip: Thor2, Variable: true, MSN: true, Toggle: true}
 )
 

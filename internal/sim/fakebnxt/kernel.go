@@ -3,6 +3,7 @@ package fakebnxt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,8 @@ type Kernel struct {
 	memory devfile.Memory
 	pinned uint64 // bytes
 	shared devfile.Ring
-	bell   uint64 // the offset of the doorbell page, from the first PD on
+	pacing [2]devfile.Ring // what the driver says, and the register
+	bell   uint64          // the offset of the doorbell page, from the first PD on
 	// variable and pow2 are what the program and the driver have agreed on.
 	variable, pow2 bool
 	modified       func() // what remains of a MODIFY_QP
@@ -92,7 +94,7 @@ func (k *Kernel) Closed() {
 		if k.foreign() {
 			k.Kernel.Abandon()
 		}
-		k.check(k.file.FreeRing(k.shared))
+		k.check(errors.Join(k.file.FreeRing(k.shared), k.file.FreeRing(k.pacing[0]), k.file.FreeRing(k.pacing[1])))
 		k.check(k.file.Close())
 	})
 }
@@ -152,6 +154,10 @@ func (k *Kernel) ioctl(c ioctl.Call) error {
 		return k.created(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE, k.createSRQ(c))
 	case [2]uint16{uapi.UVERBS_OBJECT_DEVICE, uapi.UVERBS_METHOD_INVOKE_WRITE}:
 		return k.invokeWrite(c)
+	case [2]uint16{uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_ALLOC_PAGE}:
+		return k.created(c, uapi.BNXT_RE_ALLOC_PAGE_HANDLE, k.allocPage(c))
+	case [2]uint16{uapi.BNXT_RE_OBJECT_NOTIFY_DRV, uapi.BNXT_RE_METHOD_NOTIFY_DRV}:
+		k.setDoorbells(0)
 	case [2]uint16{uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_GET_TOGGLE_MEM}:
 		return k.created(c, uapi.BNXT_RE_TOGGLE_MEM_HANDLE, k.getToggle(c))
 	}
@@ -192,6 +198,9 @@ func (k *Kernel) getContext(c ioctl.Call) error {
 	k.variable = cfg.Variable && in.CompMask&uapi.BNXT_RE_COMP_MASK_REQ_UCNTX_VAR_WQE_SUPPORT != 0
 	if k.variable {
 		r.Mode = uapi.BNXT_QPLIB_WQE_MODE_VARIABLE
+	}
+	if cfg.Pacing {
+		r.CompMask |= uapi.BNXT_RE_UCNTX_CMASK_DBR_PACING_ENABLED
 	}
 	if cfg.MSN {
 		r.CompMask |= uapi.BNXT_RE_UCNTX_CMASK_MSN_TABLE_ENABLED
