@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"net"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -16,42 +17,68 @@ import (
 )
 
 const (
-	deviceName = "mlx5_0"
-	nodeName   = "uverbs0"
-	// The network interface exists in the GID table only. No interface of a real machine has its
-	// name or index, so that a program that changes the interface of its device cannot change one.
-	netdev   = "verbstest0"
-	netIndex = 1<<31 - 1
+	// The network interfaces exist in the GID tables only. No interface of a real machine has their
+	// names or indices, so that a program that changes the interface of its device cannot change one.
+	netdev    = "verbstest" // with the number of the device
+	lastIndex = 1<<31 - 1   // of the first device; the next one has one less
 )
+
+func (m *Machine) netIndex() uint32 { return uint32(lastIndex - m.index) }
+func (m *Machine) netdev() string   { return netdev + strconv.Itoa(m.index) }
+func (m *Machine) node() string     { return "uverbs" + strconv.Itoa(m.index) }
 
 // host implements rdmacm.Machine: it is the machine as the library sees it.
 type host struct{ m *Machine }
 
-func (h *host) Devices() ([]nldev.Device, error) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	if h.m.removed {
-		return nil, nil
+func (h *host) Devices() (devices []nldev.Device, err error) {
+	for _, m := range h.m.all() {
+		m.mu.Lock()
+		if !m.removed {
+			devices = append(devices, nldev.Device{
+				Index:     m.device,
+				Name:      m.Device(),
+				NodeGUID:  bits.ReverseBytes64(m.guid()),
+				NodeType:  1,
+				Ports:     1,
+				FWVersion: "22.43.2026",
+				Char:      &nldev.CharDev{Name: m.node(), ABI: 1, Major: 231, Minor: m.device, DriverID: uapi.RDMA_DRIVER_MLX5},
+			})
+		}
+		m.mu.Unlock()
 	}
-	return []nldev.Device{{
-		Index:     h.m.device,
-		Name:      deviceName,
-		NodeGUID:  bits.ReverseBytes64(h.m.guid()),
-		NodeType:  1,
-		Ports:     1,
-		FWVersion: "22.43.2026",
-		Char:      &nldev.CharDev{Name: nodeName, ABI: 1, Major: 231, Minor: h.m.device, DriverID: uapi.RDMA_DRIVER_MLX5},
-	}}, nil
+	return devices, nil
+}
+
+// NUMANode implements what package machine looks for: the NUMA node of a device, or -1.
+func (h *host) NUMANode(device string) int {
+	m := h.named(device)
+	if m == nil {
+		return -1
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.numa
+}
+
+// named returns the device with a name, or nil.
+func (h *host) named(device string) *Machine {
+	for _, m := range h.m.all() {
+		if m.Device() == device {
+			return m
+		}
+	}
+	return nil
 }
 
 // registerPages is the size of the file whose pages are the device's registers, in pages.
 const registerPages = ioctltest.FirstUAR + ioctltest.UARPages
 
 func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
-	if name != deviceName {
+	m := h.named(name)
+	if m == nil {
 		return nil, unix.ENOENT
 	}
-	fd, err := unix.MemfdCreate(nodeName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate(m.node(), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +93,7 @@ func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	f, err := h.m.open()
+	f, err := m.open()
 	if err == nil {
 		err = f.mapDeviceMemory(fd)
 	}
@@ -74,7 +101,7 @@ func (h *host) OpenDevice(name string) (*ioctl.Device, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	return ioctl.NewFake(fd, nodeName, uapi.RDMA_DRIVER_MLX5, f), nil
+	return ioctl.NewFake(fd, m.node(), uapi.RDMA_DRIVER_MLX5, f), nil
 }
 
 // open returns the kernel's part of a new file. It fails if the device has been removed.
@@ -110,7 +137,7 @@ func (h *host) OpenCM() (*rdmacm.File, error) { return h.m.net.cm.Open() }
 func (h *host) OpenForeignCM() (*rdmacmtest.Foreign, error) { return h.m.net.cm.OpenForeign() }
 
 func (h *host) PKeys(device string, port uint32) ([]uint16, error) {
-	if device != deviceName || port != 1 {
+	if h.named(device) == nil || port != 1 {
 		return nil, unix.ENOENT
 	}
 	return []uint16{0xffff}, nil
@@ -118,23 +145,29 @@ func (h *host) PKeys(device string, port uint32) ([]uint16, error) {
 
 func (h *host) InterfaceNames(indexes []int) (map[int]string, error) {
 	names := map[int]string{}
-	for _, i := range indexes {
-		if i == netIndex {
-			names[i] = netdev
+	for _, m := range h.m.all() {
+		if i := int(m.netIndex()); slices.Contains(indexes, i) {
+			names[i] = m.netdev()
 		}
 	}
 	return names, nil
 }
 
 func (h *host) InterfaceIndex(name string) (int, error) {
-	if name != netdev {
-		return 0, unix.ENODEV
+	for _, m := range h.m.all() {
+		if m.netdev() == name {
+			return int(m.netIndex()), nil
+		}
 	}
-	return netIndex, nil
+	return 0, unix.ENODEV
 }
 
 func (h *host) InterfaceAddrs() ([]net.Addr, error) {
 	loopback := &net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)}
 	loopback6 := &net.IPNet{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)}
-	return append([]net.Addr{loopback, loopback6}, h.m.interfaceAddrs()...), nil
+	addrs := []net.Addr{loopback, loopback6}
+	for _, m := range h.m.all() {
+		addrs = append(addrs, m.interfaceAddrs()...)
+	}
+	return addrs, nil
 }

@@ -5,20 +5,22 @@ import (
 	"strings"
 )
 
-// Resources returns the numbers of the kernel's objects on the machine's device by kind, as "rdma
+// Resources returns the numbers of the kernel's objects on the machine's devices by kind, as "rdma
 // resource" does.
 func (h *host) Resources() map[string]uint64 {
 	all := map[string]uint64{}
-	for _, k := range h.m.opened() {
-		for kind, n := range k.Objects() {
-			switch kind {
-			case "PD", "CQ", "QP", "MR", "SRQ":
-				all[strings.ToLower(kind)] += n
+	for _, m := range h.m.all() {
+		for _, k := range m.opened() {
+			for kind, n := range k.Objects() {
+				switch kind {
+				case "PD", "CQ", "QP", "MR", "SRQ":
+					all[strings.ToLower(kind)] += n
+				}
 			}
 		}
-	}
-	if n := h.m.net.cm.Count(h.m.cm); n > 0 {
-		all["cm_id"] = n
+		if n := m.net.cm.Count(m.cm); n > 0 {
+			all["cm_id"] += n
+		}
 	}
 	return all
 }
@@ -30,8 +32,10 @@ func (h *host) Messages(kind string) int { return h.m.net.cm.Received(h.m.cm, ki
 // Descriptors returns the number of descriptors of the process that the machine uses itself.
 func (h *host) Descriptors() int {
 	n := h.m.net.cm.Descriptors()
-	for _, k := range h.m.opened() {
-		n += k.Descriptors()
+	for _, m := range h.m.all() {
+		for _, k := range m.opened() {
+			n += k.Descriptors()
+		}
 	}
 	return n
 }

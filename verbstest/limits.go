@@ -75,7 +75,7 @@ func (f *file) Files() fs.FS {
 		return fmt.Sprint(limit)
 	}
 	line := func(contexts, objects string) *fstest.MapFile {
-		return &fstest.MapFile{Data: fmt.Appendf(nil, "%s hca_handle=%s hca_object=%s\n", deviceName, contexts, objects)}
+		return &fstest.MapFile{Data: fmt.Appendf(nil, "%s hca_handle=%s hca_object=%s\n", f.m.Device(), contexts, objects)}
 	}
 	return fstest.MapFS{
 		"proc/self/cgroup":          {Data: []byte("0::/" + cgroupName + "\n")},

@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -17,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Machine is a computer in memory with one device, mlx5_0, on a network.
+// A Machine is a computer in memory with one device, mlx5_0, on a network. [Machine.AddDevice] adds others.
 type Machine struct {
 	net     *Network
 	name    string
@@ -25,6 +26,10 @@ type Machine struct {
 	host    *host
 	cm      *rdmacmtest.Machine
 	adapter *fakemlx5.Adapter
+
+	first   *Machine   // with the first device of the computer, perhaps this one
+	devices []*Machine // further ones of the computer, if this is the first; belongs to mu
+	index   int        // of the device
 
 	device uint32 // unique in the process
 	mac    [6]byte
@@ -43,6 +48,7 @@ type Machine struct {
 	killed   atomic.Bool
 	foreign  atomic.Bool // programs of other processes use the device
 	limits   Limits
+	numa     int            // NUMA node, or -1
 	sum      map[string]int // what the library has left, by kind
 	kept     map[kept]int   // what package rdma has given to the program, how often
 }
@@ -63,16 +69,27 @@ func New(t testing.TB, options ...Option) *Machine {
 	return m
 }
 
-func newMachine(n *Network, number int, device uint32) *Machine {
-	m := &Machine{net: n, name: nameOf(number), device: device, mac: macOf(device), kept: map[kept]int{},
+// newMachine returns a machine, or a further device of the machine first if it is not nil.
+func newMachine(n *Network, number int, device uint32, first *Machine) *Machine {
+	m := &Machine{net: n, name: nameOf(number), device: device, numa: -1, mac: macOf(device), kept: map[kept]int{},
 		mtu:   uverbs.MTU4096,
 		addr:  netip.AddrFrom4([4]byte{192, 0, 2, byte(number)}),
 		addr6: netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 15: byte(number)})}
-	m.host = &host{m}
+	m.first, m.host = m, &host{m}
+	if first != nil {
+		m.first, m.host, m.labels = first, first.host, first.labels
+		first.mu.Lock()
+		m.index = 1 + len(first.devices)
+		first.mu.Unlock()
+		m.name = fmt.Sprintf("%s on %s", m.Device(), first.name)
+	}
 	m.local = linkLocal(m.mac)
-	m.gids = gidTable(m.local, m.addr, m.addr6)
+	m.gids = gidTable(m.netIndex(), m.local, m.addr, m.addr6)
 	m.cm = &rdmacmtest.Machine{Addrs: []netip.Addr{m.addr, m.addr6, m.local}, DevIndex: device, NodeGUID: m.guid(),
-		SGIDs: map[netip.Addr]uint8{m.local: 1, m.addr: 3, m.addr6: 5}, NetIndex: netIndex}
+		SGIDs: map[netip.Addr]uint8{m.local: 1, m.addr: 3, m.addr6: 5}, NetIndex: m.netIndex()}
+	if first != nil {
+		m.cm.Host = first.cm
+	}
 	if n.infiniBand {
 		m.useInfiniBand(number)
 	}
@@ -109,12 +126,12 @@ func linkLocal(mac [6]byte) netip.Addr {
 }
 
 // gidTable returns the GID table of a RoCE port: both versions of each address.
-func gidTable(ips ...netip.Addr) (table []uapi.IbUverbsGidEntry) {
+func gidTable(index uint32, ips ...netip.Addr) (table []uapi.IbUverbsGidEntry) {
 	for _, ip := range ips {
 		for _, kind := range []uint32{uapi.IB_UVERBS_GID_TYPE_ROCE_V1, uapi.IB_UVERBS_GID_TYPE_ROCE_V2} {
 			table = append(table,
 				uapi.IbUverbsGidEntry{Gid: ip.As16(), GidIndex: uint32(len(table)), PortNum: 1, GidType: kind,
-					NetdevIfindex: netIndex})
+					NetdevIfindex: index})
 		}
 	}
 	return table
@@ -131,11 +148,33 @@ func eui64(mac [6]byte) []byte {
 // Name returns the name of the machine on its network.
 func (m *Machine) Name() string { return m.name }
 
+// AddDevice adds a device to the machine, mlx5_1 and so on, with addresses and a port. The result stands for it:
+// methods that have to do with a device, such as Addr, SetPort and RemoveDevice, and faults of packets and handshakes
+// are those of this device. Run and Kill are the same as those of the machine. A connection begins at the first device,
+// unless the program chooses another one by the local address.
+func (m *Machine) AddDevice() *Machine {
+	m.net.t.Helper()
+	first := m.first
+	d := m.net.add(first)
+	first.mu.Lock()
+	first.devices = append(first.devices, d)
+	first.mu.Unlock()
+	return d
+}
+
 // Device returns the name of the machine's device.
-func (m *Machine) Device() string { return deviceName }
+func (m *Machine) Device() string { return fmt.Sprintf("mlx5_%d", m.index) }
 
 // Addr returns the IP address of the machine's device.
 func (m *Machine) Addr() netip.Addr { return m.addr }
+
+// SetNUMANode sets the NUMA node of the device. It is -1 otherwise: the device is near no CPU. The CPUs and their nodes
+// are those of the real machine.
+func (m *Machine) SetNUMANode(node int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.numa = node
+}
 
 // AddrPort returns the IP address of the machine's device with a port.
 func (m *Machine) AddrPort(port uint16) netip.AddrPort { return netip.AddrPortFrom(m.addr, port) }
@@ -146,11 +185,10 @@ func (m *Machine) Run(f func()) {
 	f()
 }
 
-// check reports what programs have left behind.
-func (m *Machine) check() {
+// check reports what programs have left behind on a device. named has the lines of what was reported before.
+func (m *Machine) check(named []string) {
 	m.net.t.Helper()
 	m.net.loop.Run(m.adapter.HCA.End)
-	named := m.checkKept()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.files {
@@ -160,6 +198,13 @@ func (m *Machine) check() {
 		f.core.Finish(m.net.t)
 	}
 	m.reportSum(named)
+}
+
+// all returns the devices of the machine.
+func (m *Machine) all() []*Machine {
+	m.first.mu.Lock()
+	defer m.first.mu.Unlock()
+	return append([]*Machine{m.first}, m.first.devices...)
 }
 
 func (m *Machine) interfaceAddrs() []net.Addr {

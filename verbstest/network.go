@@ -91,28 +91,38 @@ var devices atomic.Uint32
 // Machine adds a machine to the network. Its device is attached and its port is up.
 func (n *Network) Machine() *Machine {
 	n.t.Helper()
-	m := n.newMachine()
-	if m == nil {
-		n.t.Fatalf("verbstest: a network has at most %d machines", maxMachines)
-	}
-	n.cm.Set(func() { n.cm.Others = append(n.cm.Others, m.cm) })
-	n.attach(m)
+	m := n.add(nil)
 	addMachine(m)
 	n.t.Cleanup(func() {
 		n.beginEnd()
 		m.awaitGoroutines()
 		removeMachine(m)
-		m.check()
+		named := m.checkKept()
+		for _, d := range m.all() {
+			d.check(named)
+		}
 	})
 	return m
 }
 
-// maxMachines is how many machines a network has addresses for.
+// add adds a machine, or a further device of the machine first, to the network.
+func (n *Network) add(first *Machine) *Machine {
+	n.t.Helper()
+	m := n.newMachine(first)
+	if m == nil {
+		n.t.Fatalf("verbstest: a network has at most %d devices", maxMachines)
+	}
+	n.cm.Set(func() { n.cm.Others = append(n.cm.Others, m.cm) })
+	n.attach(m)
+	return m
+}
+
+// maxMachines is how many devices a network has addresses for.
 const maxMachines = 250
 
 // newMachine returns a machine with the next address, or nil if there is none left. It creates the
 // machine without n.mu: that needs the loop, whose steps lock n.mu.
-func (n *Network) newMachine() *Machine {
+func (n *Network) newMachine(first *Machine) *Machine {
 	n.mu.Lock()
 	number := n.created + 1
 	if number > maxMachines {
@@ -121,7 +131,7 @@ func (n *Network) newMachine() *Machine {
 	}
 	n.created = number
 	n.mu.Unlock()
-	m := newMachine(n, number, devices.Add(1))
+	m := newMachine(n, number, devices.Add(1), first)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.machines = append(n.machines, m)

@@ -82,10 +82,12 @@ func (n *Network) reachable(from, to *rdmacmtest.Machine) bool {
 // What they leave behind is not reported.
 func (m *Machine) Kill() {
 	n := m.net
-	n.cm.Set(func() {
-		n.dead[m.cm] = true
-		m.cm.Forgive = true
-	})
-	m.killed.Store(true)
-	m.RemoveDevice() // which also loses its packets
+	for _, d := range m.all() {
+		n.cm.Set(func() {
+			n.dead[d.cm] = true
+			d.cm.Forgive = true
+		})
+		d.killed.Store(true)
+		d.RemoveDevice() // which also loses its packets
+	}
 }

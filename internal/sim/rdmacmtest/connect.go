@@ -78,7 +78,7 @@ const timewait = 300 * time.Millisecond
 // listener returns the listener at the address to which i connects.
 func (k *Kernel) listener(i *id) *id {
 	for _, l := range k.ids {
-		if l.state == listening && !l.dead && l.machine == k.machineAt(i) && l.ps == i.ps &&
+		if l.state == listening && !l.dead && l.machine.host() == k.machineAt(i).host() && l.ps == i.ps &&
 			l.src.Port() == i.dst.Port() && l.hears(i.dst.Addr()) {
 			return l
 		}
@@ -122,7 +122,7 @@ func (k *Kernel) request(l, i *id, m *Message) {
 		return
 	}
 	child := &id{
-		file: l.file, machine: l.machine, ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true,
+		file: l.file, machine: k.machineAt(i), ps: l.ps, datagram: l.datagram, state: requested, child: true, device: true,
 		ib:  i.ib,
 		src: withoutZone(i.dst), dst: withoutZone(i.src), peer: i, tos: i.tos, remoteQPN: m.QPN, remotePSN: m.PSN,
 		responder: m.InitiatorDepth, initiator: m.ResponderResources, retry: m.RetryCount, rnr: m.RNRRetryCount,

@@ -224,14 +224,16 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	if a.Addr().IsLinkLocalUnicast() && a.Addr().Is6() && a.Addr().Zone() == "" {
 		return unix.EINVAL
 	}
-	if !anyAddr(a.Addr()) && !slices.Contains(i.machine.Addrs, a.Addr().WithZone("")) {
-		return unix.EADDRNOTAVAIL
-	}
-	if !anyAddr(a.Addr()) && i.machine.gone {
-		return unix.ENODEV
-	}
-	if !anyAddr(a.Addr()) && i.ps == uapi.RDMA_PS_IPOIB && !i.machine.infiniBand() {
-		return unix.EINVAL
+	device := i.machine
+	if !anyAddr(a.Addr()) {
+		switch device = k.deviceAt(i.machine, a.Addr()); {
+		case device == nil:
+			return unix.EADDRNOTAVAIL
+		case device.gone:
+			return unix.ENODEV
+		case i.ps == uapi.RDMA_PS_IPOIB && !device.infiniBand():
+			return unix.EINVAL
+		}
 	}
 	if a.Port() == 0 {
 		a = k.freePort(i, a.Addr())
@@ -242,7 +244,7 @@ func (k *Kernel) bind(i *id, a netip.AddrPort) unix.Errno {
 	if i.afOnly == afDefault && a.Addr().Is4() {
 		i.afOnly = afOne
 	}
-	i.src, i.device, i.state = a, !anyAddr(a.Addr()), bound
+	i.src, i.machine, i.device, i.state = a, device, !anyAddr(a.Addr()), bound
 	return 0
 }
 
@@ -265,7 +267,7 @@ func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 func (k *Kernel) conflict(i *id, a netip.AddrPort, reuse bool) unix.Errno {
 	for _, o := range k.ids {
 		switch {
-		case o == i, o.child, o.machine != i.machine, o.src.Port() != a.Port(), o.ps != i.ps, reuse && o.reuse:
+		case o == i, o.child, o.machine.host() != i.machine.host(), o.src.Port() != a.Port(), o.ps != i.ps, reuse && o.reuse:
 		case o.src.Addr().Is4() != a.Addr().Is4() && o.oneFamily(o.src.Addr()) && i.oneFamily(a.Addr()):
 		case anyAddr(o.src.Addr()), anyAddr(a.Addr()):
 			return unix.EADDRNOTAVAIL
@@ -336,6 +338,9 @@ func (k *Kernel) resolve(i *id, dst netip.AddrPort, timeout time.Duration) unix.
 		return err == nil && a.Is4() && p.Contains(dst.Addr())
 	}
 	here, there := i.machine, k.machineOf(dst.Addr())
+	if own := k.deviceAt(here, dst.Addr()); own != nil && !i.device {
+		here = own
+	}
 	src := here.sourceFor(dst.Addr())
 	switch {
 	case here.gone && anyAddr(dst.Addr()):
@@ -361,7 +366,7 @@ func (k *Kernel) resolve(i *id, dst netip.AddrPort, timeout time.Duration) unix.
 	if anyAddr(i.src.Addr()) {
 		i.src = netip.AddrPortFrom(src, i.src.Port())
 	}
-	i.dst, i.device, i.state = dst, true, resolved
+	i.dst, i.machine, i.device, i.state = dst, here, true, resolved
 	k.post(i, rdmacm.EventAddrResolved, 0)
 	return 0
 }

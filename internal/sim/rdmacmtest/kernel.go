@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Machine has one device.
+// A Machine has one device. A machine with several is several Machines, of which all but the first have a Host.
 type Machine struct {
+	Host      *Machine     // the first one, or nil
 	Addrs     []netip.Addr // of the device
 	DevIndex  uint32
 	NodeGUID  uint64               // in memory byte order
@@ -225,6 +226,22 @@ func (k *Kernel) machineOf(a netip.Addr) *Machine {
 		if slices.Contains(m.Addrs, a.WithZone("")) || m.GID.IsValid() && m.GID == a {
 			return m
 		}
+	}
+	return nil
+}
+
+// host returns the first of the Machines that are one machine.
+func (m *Machine) host() *Machine {
+	if m.Host != nil {
+		return m.Host
+	}
+	return m
+}
+
+// deviceAt returns the device of a machine that has an address, or nil.
+func (k *Kernel) deviceAt(m *Machine, a netip.Addr) *Machine {
+	if d := k.machineOf(a); d != nil && d.host() == m.host() && slices.Contains(d.Addrs, a.WithZone("")) {
+		return d
 	}
 	return nil
 }
