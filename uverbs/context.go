@@ -36,6 +36,7 @@ type Context struct {
 	ending   atomic.Bool // set when Close begins
 	// deviceGone is set by markDeviceGone and never cleared.
 	deviceGone atomic.Bool
+	portsDown  atomic.Uint64 // a bit for each port, from port 1 on, whose last event says that it is down
 
 	mu      sync.Mutex
 	objects objectList

@@ -14,9 +14,9 @@ import (
 )
 
 // An eventReader reads the asynchronous events of a context in its own goroutine. The library
-// itself handles two of them, whether or not the program calls NextEvent: after the device's
-// failure or an overrun of a CQ, waits end, and polls of an empty CQ return the error. All
-// events are kept for NextEvent.
+// itself handles some of them, whether or not the program calls NextEvent: after the device's
+// failure or an overrun of a CQ, waits end, and polls of an empty CQ return the error; it knows
+// which ports are down. All events are kept for NextEvent.
 type eventReader struct {
 	c     *Context
 	file  *os.File      // nil if epoll refuses it: there are no events
@@ -101,6 +101,10 @@ func (r *eventReader) handle(e asyncRecord) bool {
 	switch e.typ {
 	case EventDeviceFatal:
 		r.c.markDeviceGone()
+	case EventPortErr:
+		r.c.portsDown.Or(portBit(e.element))
+	case EventPortActive:
+		r.c.portsDown.And(^portBit(e.element))
 	case EventCQErr:
 		if q, ok := r.c.lookup(e.element).(interface{ overran() }); ok {
 			q.overran()
@@ -112,6 +116,9 @@ func (r *eventReader) handle(e asyncRecord) bool {
 	}
 	return false
 }
+
+// portBit returns the bit of a port in portsDown. Adapters have fewer ports than it has bits.
+func portBit(port uint64) uint64 { return 1 << (port - 1) }
 
 // keep stores an event for NextEvent, unless its object has been closed.
 func (r *eventReader) keep(e asyncRecord) {

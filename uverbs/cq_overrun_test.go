@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/verbs"
 )
 
 // overrun makes the device complete more requests than the CQ has room for, and raise the event.
@@ -119,6 +121,24 @@ func TestEventsAreKept(t *testing.T) {
 	}
 	if e := good(r.c.NextEvent(t.Context()))(t); e.CQ != b.cq {
 		t.Errorf("event %+v, want that of the CQ", e)
+	}
+}
+
+// TestPortDown checks that the library knows from events which ports are down, and that the program gets them too.
+func TestPortDown(t *testing.T) {
+	r := newRig(t)
+	for _, e := range []struct {
+		port  uint64
+		typ   EventType
+		first bool
+		last  bool
+	}{{1, EventPortErr, true, false}, {64, EventPortErr, true, true}, {1, EventPortActive, false, true},
+		{0, EventPortErr, false, true}, {64, EventPortActive, false, false}} {
+		check(t, r.k.Async(e.port, uint32(e.typ)))
+		good(r.c.NextEvent(t.Context()))(t)
+		if first, last := verbs.PortDown(r.c, 1), verbs.PortDown(r.c, 64); first != e.first || last != e.last {
+			t.Errorf("after %v of port %d: port 1 down %t, port 64 down %t", e.typ, e.port, first, last)
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ func init() {
 	verbs.AllocReused = func(pd any, n int, access uint32) (any, error) {
 		return pd.(*PD).allocBy((*backing).allocReused, n, Access(access))
 	}
+	verbs.PortDown = func(ctx any, port int) bool {
+		return ctx.(*Context).portsDown.Load()&portBit(uint64(port)) != 0
+	}
 	verbs.FreeReused = func(mr any) { mr.(*MR).reg.freeReused() }
 	verbs.OnIdle = func(ctx any, f func() error, but ...any) { ctx.(*Context).onIdle(f, objectsOf(but)...) }
 	driver.HandleOf = func(o any) uint32 { return o.(hasObject).asObject().handle }

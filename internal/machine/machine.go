@@ -62,6 +62,17 @@ func PKeys(m Machine, device string, port uint32) ([]uint16, error) {
 	return nldev.PKeys(device, port)
 }
 
+// NUMANode returns the NUMA node of a device of the current machine, or -1: see [nldev.NUMANode].
+func NUMANode(device string) int {
+	switch m := Current().(type) {
+	case nil:
+		return nldev.NUMANode(device)
+	case interface{ NUMANode(device string) int }:
+		return m.NUMANode(device)
+	}
+	return -1
+}
+
 // InterfaceNames returns the names of network interfaces of m, or of the real machine if m is nil, by
 // index: see [nldev.NetdevNames].
 func InterfaceNames(m Machine, indexes []int) (map[int]string, error) {

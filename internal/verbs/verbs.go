@@ -48,6 +48,9 @@ var AllocReused func(pd any, n int, access uint32) (mr any, err error)
 // FreeReused says that the program does not use the memory of an MR of AllocReused any more.
 var FreeReused func(mr any)
 
+// PortDown reports whether the last event of a port of a uverbs.Context says that it is down. It issues no command.
+var PortDown func(ctx any, port int) bool
+
 // WatchSRQ sets functions of a uverbs.SRQ. The Context calls limit, in place of an EventSRQLimitReached, when fewer
 // receives than the SRQ's limit are left. A QP that is being closed calls dropped with the WRID of each receive whose
 // completion was not polled and cannot be any more: not all drivers drop them. Both are called with locks held: they
