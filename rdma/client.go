@@ -4,71 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/ctxerr"
 )
-
-// ClientOptions configure a [Client] and its connections. Nil stands for the zero ClientOptions, and the zero value of
-// each field for its default.
-type ClientOptions[S any] struct {
-	Options
-	// Conns is how many connections the client keeps: 1 by default.
-	Conns int
-	// MinBackoff and MaxBackoff bound the time between two attempts to connect: 50 milliseconds and 2 seconds by
-	// default. It doubles with each attempt, and a random part of it is left out. A connection that ends within
-	// MaxBackoff counts as an attempt that has failed, so that a server which accepts connections and ends them is not
-	// asked more often than one that does not run.
-	MinBackoff, MaxBackoff time.Duration
-	// Setup is called for each new connection. It returns what belongs to the connection, such as the tokens that
-	// the server sends first. An error that means that the connection has ended, or that the server is shutting down
-	// (see Client.Do), leads to another attempt, and any other is returned to the caller.
-	Setup func(ctx context.Context, c *Conn) (S, error)
-}
-
-// A Client keeps connections to a server and connects again when they end. S is the type of what belongs to each
-// connection. Its methods may be called concurrently.
-type Client[S any] struct {
-	addr    string
-	options *ClientOptions[S]
-	next    atomic.Uint32
-	slots   []slot[S]
-	stats   clientStats
-	open    context.Context // ends with Close
-	end     context.CancelFunc
-}
-
-// A slot has the current connection.
-type slot[S any] struct {
-	dialing chan struct{} // has room for one: held while a call connects
-	backoff backoff       // belongs to the call that connects
-	mu      sync.Mutex
-	link    *link[S]
-	closed  bool
-	conns   []*Conn // all that are not released
-}
-
-// A backoff says when a slot may connect.
-type backoff struct {
-	wait time.Duration // after the next attempt
-	next time.Time     // the next attempt is not made before
-	last error         // of the attempt before
-}
-
-// A link is a connection with its users. It is closed by the last of them after it has ended.
-type link[S any] struct {
-	c     *Conn
-	s     S
-	users int
-	ended bool
-}
 
 // NewClient returns a client for the server at addr. It connects when it is used.
 func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
@@ -80,10 +22,12 @@ func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
 	o.Conns = max(o.Conns, 1)
 	o.MinBackoff = orDefault(o.MinBackoff, 50*time.Millisecond)
 	o.MaxBackoff = max(orDefault(o.MaxBackoff, 2*time.Second), o.MinBackoff)
-	cl := &Client[S]{addr: addr, options: o, slots: make([]slot[S], o.Conns)}
+	cl := &Client[S]{options: o, rails: railsOf(addr, &o.Options, o.Rails)}
+	cl.addr = joinAddrs(cl.rails)
+	cl.slots = make([]slot[S], o.Conns*len(cl.rails))
 	cl.open, cl.end = context.WithCancel(context.Background())
 	for i := range cl.slots {
-		cl.slots[i].dialing = make(chan struct{}, 1)
+		cl.slots[i].rail, cl.slots[i].dialing = &cl.rails[i%len(cl.rails)], make(chan struct{}, 1)
 	}
 	return cl
 }
@@ -101,7 +45,7 @@ func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
 // If f returns a [*CallError] with [CodeUnavailable], the server of its connection is shutting down: further calls use
 // another connection.
 func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
-	_, err := cl.do(ctx, f)
+	_, err := cl.do(ctx, 0, f)
 	return err
 }
 
@@ -112,22 +56,27 @@ func (cl *Client[S]) Do(ctx context.Context, f func(ctx context.Context, c *Conn
 // established a short time before. It can return [ErrUndelivered] for messages of other calls that share the
 // connection, and drops it when it tries again.
 func (cl *Client[S]) Retry(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) error {
+	return cl.retry(ctx, 0, f)
+}
+
+// retry is Retry, for part bytes that Spread transfers, or 0.
+func (cl *Client[S]) retry(ctx context.Context, part int, f func(ctx context.Context, c *Conn, s S) error) error {
 	for {
-		again, err := cl.do(ctx, f)
+		again, err := cl.do(ctx, part, f)
 		switch {
 		case !again:
 			return err
 		case ctx.Err() != nil:
 			return &Error{Op: "retry with " + cl.addr, Err: fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), err)}
 		}
-		cl.stats.retries.Add(1)
+		cl.retries.Add(1)
 	}
 }
 
-// do reports whether a call with another connection may succeed: the connection has ended, in f or before.
-func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn, s S) error) (again bool, err error) {
-	s := &cl.slots[int(cl.next.Add(1))%len(cl.slots)]
-	l, err := cl.acquire(ctx, s)
+// do reports whether a call with another connection may succeed: the connection has ended, in f or before. See retry.
+func (cl *Client[S]) do(ctx context.Context, part int, f func(ctx context.Context, c *Conn, s S) error) (again bool,
+	err error) {
+	s, l, err := cl.choose(ctx, part)
 	if err != nil {
 		var before *earlier
 		return errors.As(err, &before), &Error{Op: "connect to " + cl.addr, Err: err}
@@ -135,21 +84,21 @@ func (cl *Client[S]) do(ctx context.Context, f func(ctx context.Context, c *Conn
 	retire := false
 	defer func() { err = errors.Join(err, s.release(l, retire)) }()
 	err = f(ctx, l.c, l.s)
+	if len(cl.rails) > 1 {
+		s.called(ctx, part, err, cl.options.MaxBackoff)
+	}
 	retire = isUnavailable(err)
 	return retire || err != nil && hasEnded(l.c, err), err
 }
 
-// isUnavailable reports whether err is that of a call which the server has not begun, because it is shutting down.
-func isUnavailable(err error) bool {
-	var e *CallError
-	return errors.As(err, &e) && e.Code == CodeUnavailable
-}
-
-// hasEnded reports whether err means that c has ended. It may also be an error of another connection. The EOF of Recv
-// does not match ErrDisconnected.
-func hasEnded(c *Conn, err error) bool {
-	var closed *CloseError // of either side, such as that of Options.IdleTimeout
-	return (errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF) || errors.As(err, &closed)) && c.Err() != nil
+// choose returns the slot of a call, and its link for one more user.
+func (cl *Client[S]) choose(ctx context.Context, part int) (s *slot[S], l *link[S], err error) {
+	if len(cl.rails) > 1 {
+		return cl.acquireRail(ctx, part > 0)
+	}
+	s = &cl.slots[int(cl.rails[0].calls.Add(1))%len(cl.slots)]
+	l, err = cl.acquire(ctx, s)
+	return s, l, err
 }
 
 // acquire returns a link that works, for one more user.
@@ -176,6 +125,7 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 			return nil, fmt.Errorf("release the connection before: %w", err)
 		}
 		c, v, err := cl.connect(ctx, s)
+		s.keep(err)
 		switch {
 		case err == nil || mayPass(err):
 		case isFinal(err):
@@ -189,26 +139,6 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 		}
 	}
 }
-
-// attempted computes when the next attempt may be made. ended reports whether the context of this one, whose error is
-// err, has ended.
-func (cl *Client[S]) attempted(b *backoff, err error, ended bool) {
-	now := time.Now()
-	if now.Sub(b.next) > cl.options.MaxBackoff { // the connection before has lived so long, or there was no attempt
-		b.wait = 0
-	}
-	b.wait = min(max(2*b.wait, cl.options.MinBackoff), cl.options.MaxBackoff)
-	b.next = now.Add(b.wait/2 + rand.N(b.wait/2+1))
-	switch {
-	case err == nil:
-		b.last = errEnded
-	case b.last == nil || !ended: // an attempt that its context has ended says less than the one before
-		b.last = err
-	}
-}
-
-// errEnded is the last error after a connection that was established.
-var errEnded = errors.New("rdma: the connection before has ended a short time after it was established")
 
 // pause waits until the next attempt may be made.
 func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
@@ -227,161 +157,6 @@ func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
 	}
 }
 
-// connect dials and calls Setup, until ctx ends or the client is closed.
-func (cl *Client[S]) connect(ctx context.Context, to *slot[S]) (c *Conn, s S, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
-	if c, err = Dial(ctx, cl.addr, &cl.options.Options); err != nil {
-		cl.stats.failed.Add(1)
-		return nil, s, err
-	}
-	cl.stats.connected.Add(1)
-	if err = to.add(c); err != nil || cl.options.Setup == nil {
-		return c, s, err
-	}
-	if s, err = cl.options.Setup(ctx, c); err != nil {
-		if hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
-			err = errPeerClosed // mayPass then accepts it
-		}
-		return nil, s, errors.Join(err, to.end(c))
-	}
-	return c, s, nil
-}
-
-// isFinal reports whether the two programs do not fit together, whatever happens later.
-func isFinal(err error) bool {
-	return errors.Is(err, ErrProtocol) || errors.Is(err, ErrVersion) || errors.Is(err, ErrUnauthenticated)
-}
-
-// mayPass reports whether another attempt may succeed after err.
-func mayPass(err error) bool {
-	var refused *CallError // of a call in Setup
-	switch {
-	case isFinal(err):
-		return false
-	case errors.As(err, &refused): // which may match an error of a context
-		return isUnavailable(err)
-	}
-	for _, e := range []error{cm.ErrRejected, cm.ErrUnreachable, cm.ErrTimeout, ErrDisconnected, context.DeadlineExceeded,
-		context.Canceled} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-// use returns the link of a slot for one more user, or nil if there is none that works.
-func (s *slot[S]) use() (*link[S], error) {
-	l, err := s.current()
-	if l == nil || l.c.Err() == nil {
-		return l, err
-	}
-	err = s.release(l, false)
-	if errors.Is(err, ErrUndelivered) {
-		err = &earlier{err}
-	}
-	return nil, err
-}
-
-// earlier is the error of closing a connection on which earlier calls have sent messages.
-type earlier struct{ err error }
-
-func (e *earlier) Error() string { return e.err.Error() }
-func (e *earlier) Unwrap() error { return e.err }
-
-// current returns the link of a slot for one more user, or nil if there is none. It may have ended.
-func (s *slot[S]) current() (*link[S], error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return nil, net.ErrClosed
-	case s.link != nil:
-		s.link.users++
-	}
-	return s.link, nil
-}
-
-// add adds a new connection to the slot, or ends it if the client is closed.
-func (s *slot[S]) add(c *Conn) error {
-	s.mu.Lock()
-	s.conns = append(s.conns, c)
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		return errors.Join(net.ErrClosed, s.end(c))
-	}
-	return nil
-}
-
-// set makes a connection the one of the slot, for one user. After Close, which ends it, set returns an error.
-func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, net.ErrClosed
-	}
-	s.link = &link[S]{c: c, s: v, users: 1}
-	return s.link, nil
-}
-
-// release ends the use of a link, and closes it if it has ended and has no other user. Retire is whether further calls
-// are not to use it.
-func (s *slot[S]) release(l *link[S], retire bool) error {
-	if !s.drop(l, retire || l.c.Err() != nil) {
-		return nil
-	}
-	return s.end(l.c)
-}
-
-// end closes a connection. If that fails, releaseAgain and Close of the client try again.
-func (s *slot[S]) end(c *Conn) error {
-	err := c.Close()
-	if !c.isUnreleased() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.conns = slices.DeleteFunc(s.conns, func(other *Conn) bool { return other == c })
-	}
-	return err
-}
-
-// releaseAgain ends connections whose Close has failed. The slot does not connect while it returns an error, so that
-// their number is bounded.
-func (s *slot[S]) releaseAgain() error {
-	s.mu.Lock()
-	conns := slices.Clone(s.conns)
-	s.mu.Unlock()
-	return s.endAll(slices.DeleteFunc(conns, func(c *Conn) bool { return !c.isUnreleased() }))
-}
-
-// endAll ends connections, all at the same time.
-func (s *slot[S]) endAll(conns []*Conn) error {
-	errs := make([]error, len(conns))
-	var ending sync.WaitGroup
-	for i, c := range conns {
-		ending.Go(func() { errs[i] = s.end(c) })
-	}
-	ending.Wait()
-	return errors.Join(errs...)
-}
-
-// drop removes a user of a link, which may have ended, and reports whether the caller is to close it. Conn.Err may call
-// functions of a Trace, so the caller calls it without s.mu.
-func (s *slot[S]) drop(l *link[S], ended bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.users--
-	if !l.ended && ended {
-		l.ended = true
-		if s.link == l {
-			s.link = nil
-		}
-	}
-	return l.ended && l.users == 0
-}
-
 // Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. If a call is closing a
 // connection that has ended, Close waits for it. The errors are those of [Conn.Close]. After an error it may be called
 // again. It is idempotent.
@@ -393,20 +168,9 @@ func (cl *Client[S]) Close() error {
 		closing.Go(func() { errs[i] = cl.slots[i].close() })
 	}
 	closing.Wait()
+	cl.attempts.Wait()
 	return errors.Join(errs...)
 }
-
-// close prevents further use of the slot, and ends its connections. It waits for calls that are ending one.
-func (s *slot[S]) close() error {
-	s.mu.Lock()
-	s.closed, s.link = true, nil
-	conns := slices.Clone(s.conns)
-	s.mu.Unlock()
-	return s.endAll(conns)
-}
-
-// clientStats are a client's part for ClientStats.
-type clientStats struct{ connected, failed, retries atomic.Uint64 }
 
 // ClientStats say what a client has done since its begin.
 type ClientStats struct {
@@ -418,8 +182,11 @@ type ClientStats struct {
 
 // Stats returns what the client has done.
 func (cl *Client[S]) Stats() ClientStats {
-	k := &cl.stats
-	s := ClientStats{Connected: k.connected.Load(), Failed: k.failed.Load(), Retries: k.retries.Load()}
+	s := ClientStats{Retries: cl.retries.Load()}
+	for i := range cl.rails {
+		s.Connected += cl.rails[i].connected.Load()
+		s.Failed += cl.rails[i].failed.Load()
+	}
 	for i := range cl.slots {
 		slot := &cl.slots[i]
 		slot.mu.Lock()
@@ -429,4 +196,51 @@ func (cl *Client[S]) Stats() ClientStats {
 		slot.mu.Unlock()
 	}
 	return s
+}
+
+// partSize is the length of the parts of Spread.
+const partSize = 1 << 20
+
+// partsPerConn is how many parts are on the way on each connection: one moves while the next one is started.
+const partsPerConn = 2
+
+// Spread divides n bytes into parts of 1 MiB, the last of which may be shorter, and calls f for each part, with
+// connections of all rails that work. A rail that is faster gets more of them. Up to two calls of f for each connection
+// of the client run at the same time. A part is repeated as [Client.Retry] does if its connection ends, so f must be
+// something that may be done more than once, such as reading or writing a part of the server's memory:
+//
+//	err := cl.Spread(ctx, len(p), func(ctx context.Context, c *rdma.Conn, t rdma.Token, off, n int) error {
+//		return c.Read(ctx, p[off:off+n], t, off)
+//	})
+//
+// Spread returns the first error of a part, and ends the contexts of the others. It returns when all calls of f have
+// returned.
+func (cl *Client[S]) Spread(ctx context.Context, n int,
+	f func(ctx context.Context, c *Conn, s S, off, n int) error) error {
+	if n < 0 {
+		return &Error{Op: "spread over " + cl.addr, Err: fmt.Errorf("%w: %d bytes", ErrBounds, n)}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts := (n + partSize - 1) / partSize
+	var next atomic.Int64
+	var first error
+	var once sync.Once
+	var all sync.WaitGroup
+	for range min(parts, partsPerConn*len(cl.slots)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < parts; i = int(next.Add(1)) - 1 {
+				off := i * partSize
+				size := min(partSize, n-off)
+				err := cl.retry(ctx, size, func(ctx context.Context, c *Conn, s S) error { return f(ctx, c, s, off, size) })
+				if err != nil {
+					once.Do(func() { first = err })
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return first
 }

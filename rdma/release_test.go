@@ -308,7 +308,7 @@ func TestClientCloseDuringRelease(t *testing.T) {
 	if err := c.Send(bounded(t), make([]byte, 100000)); err != nil {
 		t.Fatal(err)
 	}
-	if !cl.slot.drop(cl.link, true) {
+	if !cl.slot.drop(cl.link, true, nil) {
 		t.Fatal("the connection has other users")
 	}
 	errs := make(chan error, 2)

@@ -38,6 +38,7 @@ var deviceFiles = map[string]string{
 	"rdma/dmabuf_unsafe_test.go":            "dma-bufs of the kernel",
 	"rdma/foreign_device_test.go":           "machines in memory have no on-demand paging and no dma-bufs",
 	"rdma/device_test.go":                   "runs the tests that run in memory anyway on a device",
+	"rdma/rails_device_test.go":             "a device is created and removed; TestRails… run in memory",
 	"rsocket/alloc_test.go":                 "counts allocations, also the device's",
 	"rsocket/device_test.go":                "runs the tests that run in memory anyway on a device",
 	"rsocket/packetalloc_test.go":           "counts allocations, also the device's",

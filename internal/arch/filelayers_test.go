@@ -61,7 +61,7 @@ var fileLayers = map[string][]fileLayer{
 		{"memory of peers", "token region onesided batch flush"},
 		{"calls", "call cancel arrived stats"},
 		{"connections that are idle or silent", "idle keepalive"},
-		{"establishing connections", "tls dial served listener client"},
+		{"establishing connections", "tls dial served listener slot rails client"},
 		{"servers, groups", "serve handle shutdown group grouproute"},
 	},
 	"rsocket": {

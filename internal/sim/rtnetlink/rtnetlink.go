@@ -1,4 +1,4 @@
-// Package rtnetlink creates dummy network devices and adds addresses, for tests of
+// Package rtnetlink creates dummy network devices, brings devices up and down, and adds addresses, for tests of
 // RDMA devices on them. Its functions need CAP_NET_ADMIN: see rtnetlink(7).
 package rtnetlink
 
@@ -19,14 +19,18 @@ const (
 )
 
 // LinkUp brings a network device up.
-func LinkUp(name string) error {
+func LinkUp(name string) error { return setLink(name, "up", unix.IFF_UP) }
+
+// LinkDown brings a network device down. It loses its routes, and keeps its IPv4 addresses.
+func LinkDown(name string) error { return setLink(name, "down", 0) }
+
+func setLink(name, state string, flags uint32) error {
 	index, err := linkIndex(name)
 	if err != nil {
 		return err
 	}
-	msg := ifInfo(index, unix.IFF_UP)
-	if err := request(unix.RTM_NEWLINK, 0, msg); err != nil {
-		return fmt.Errorf("bringing %s up: %w", name, err)
+	if err := request(unix.RTM_NEWLINK, 0, ifInfo(index, flags, unix.IFF_UP)); err != nil {
+		return fmt.Errorf("bringing %s %s: %w", name, state, err)
 	}
 	return nil
 }
@@ -35,7 +39,7 @@ func LinkUp(name string) error {
 // packets.
 func AddDummy(name string) error {
 	kind := attr(nil, unix.IFLA_INFO_KIND, []byte("dummy"))
-	msg := ifInfo(0, 0)
+	msg := ifInfo(0, 0, 0)
 	msg = attr(msg, unix.IFLA_IFNAME, append([]byte(name), 0))
 	msg = attr(msg, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, kind)
 	if err := request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, msg); err != nil {
@@ -75,12 +79,12 @@ func linkIndex(name string) (int, error) {
 	return dev.Index, nil
 }
 
-// ifInfo returns a struct ifinfomsg that sets flags.
-func ifInfo(index int, flags uint32) []byte {
+// ifInfo returns a struct ifinfomsg that sets those flags that change has.
+func ifInfo(index int, flags, change uint32) []byte {
 	b := make([]byte, 4, 64) // family, pad, type
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint32(b, flags)
-	return binary.NativeEndian.AppendUint32(b, flags) // the flags that change
+	return binary.NativeEndian.AppendUint32(b, change)
 }
 
 // attr appends a netlink attribute, padded to four bytes.

@@ -1,0 +1,411 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/machine"
+	"github.com/goverbs/goverbs/internal/verbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ClientOptions configure a [Client] and its connections. Nil stands for the zero ClientOptions, and the zero value of
+// each field for its default.
+type ClientOptions[S any] struct {
+	Options
+	// Rails are further ways to the server, beside addr from Options.LocalAddr: see [Client].
+	Rails []Rail
+	// Conns is how many connections the client keeps, with Rails on each rail: 1 by default.
+	Conns int
+	// MinBackoff and MaxBackoff bound the time between two attempts to connect: 50 milliseconds and 2 seconds by
+	// default. It doubles with each attempt, and a random part of it is left out. A connection that ends within
+	// MaxBackoff counts as an attempt that has failed, so that a server which accepts connections and ends them is not
+	// asked more often than one that does not run.
+	MinBackoff, MaxBackoff time.Duration
+	// Setup is called for each new connection. It returns what belongs to the connection, such as the tokens that
+	// the server sends first. An error that means that the connection has ended, or that the server is shutting down
+	// (see Client.Do), leads to another attempt, and any other is returned to the caller. With Rails, ctx is not that of
+	// a call: it ends with Close, and after Options.Timeout or 30 seconds.
+	Setup func(ctx context.Context, c *Conn) (S, error)
+}
+
+// A Client keeps connections to a server and connects again when they end. S is the type of what belongs to each
+// connection. Its methods may be called concurrently.
+type Client[S any] struct {
+	addr    string // of all rails, for errors
+	options *ClientOptions[S]
+	rails   []rail
+	slots   []slot[S]
+	retries atomic.Uint64
+	open    context.Context // ends with Close
+	end     context.CancelFunc
+
+	dials
+}
+
+// A slot has the current connection.
+type slot[S any] struct {
+	rail    *rail
+	dialing chan struct{} // has room for one: held while a call connects
+	backoff backoff       // belongs to the call that connects
+	mu      sync.Mutex
+	link    *link[S]
+	closed  bool
+	conns   []*Conn // all that are not released
+
+	connecting bool         // a goroutine connects: see connectRails; backoff belongs to it, else to mu
+	doubted    atomic.Int64 // until when the slot is doubted, in Unix nanoseconds, or 0: see doubt
+	latest     place        // of the latest connection
+	err        error        // of the latest attempt, or why the latest connection has ended
+	past       traffic      // of connections that are released
+}
+
+// A backoff says when a slot may connect.
+type backoff struct {
+	wait time.Duration // after the next attempt
+	next time.Time     // the next attempt is not made before
+	last error         // of the attempt before
+
+	refused bool // the attempt before has failed as another one would; for rails
+}
+
+// A link is a connection with its users. It is closed by the last of them after it has ended.
+type link[S any] struct {
+	c     *Conn
+	s     S
+	users int
+	ended bool
+	place
+}
+
+// hasEnded reports whether err means that c has ended. It may also be an error of another connection. The EOF of Recv
+// does not match ErrDisconnected.
+func hasEnded(c *Conn, err error) bool {
+	var closed *CloseError // of either side, such as that of Options.IdleTimeout
+	return (errors.Is(err, ErrDisconnected) || errors.Is(err, io.EOF) || errors.As(err, &closed)) && c.Err() != nil
+}
+
+// attempted computes when the next attempt may be made. ended reports whether the context of this one, whose error is
+// err, has ended.
+func (cl *Client[S]) attempted(b *backoff, err error, ended bool) {
+	now := time.Now()
+	if now.Sub(b.next) > cl.options.MaxBackoff { // the connection before has lived so long, or there was no attempt
+		b.wait = 0
+	}
+	b.wait = min(max(2*b.wait, cl.options.MinBackoff), cl.options.MaxBackoff)
+	b.next = now.Add(b.wait/2 + rand.N(b.wait/2+1))
+	switch {
+	case err == nil:
+		b.last = errEnded
+	case b.last == nil || !ended: // an attempt that its context has ended says less than the one before
+		b.last = err
+	}
+}
+
+// errEnded is the last error after a connection that was established.
+var errEnded = errors.New("rdma: the connection before has ended a short time after it was established")
+
+// connect dials and calls Setup, until ctx ends or the client is closed.
+func (cl *Client[S]) connect(ctx context.Context, to *slot[S]) (c *Conn, s S, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
+	if c, err = Dial(ctx, to.rail.addr, to.rail.options); err != nil {
+		to.rail.failed.Add(1)
+		return nil, s, err
+	}
+	to.rail.connected.Add(1)
+	if err = to.add(c); err != nil || cl.options.Setup == nil {
+		return c, s, err
+	}
+	if s, err = cl.options.Setup(ctx, c); err != nil {
+		if hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
+			err = errPeerClosed // mayPass then accepts it
+		}
+		return nil, s, errors.Join(err, to.end(c))
+	}
+	return c, s, nil
+}
+
+// isFinal reports whether the two programs do not fit together, whatever happens later.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrProtocol) || errors.Is(err, ErrVersion) || errors.Is(err, ErrUnauthenticated)
+}
+
+// mayPass reports whether another attempt may succeed after err.
+func mayPass(err error) bool {
+	var refused *CallError // of a call in Setup
+	switch {
+	case isFinal(err):
+		return false
+	case errors.As(err, &refused): // which may match an error of a context
+		return isUnavailable(err)
+	}
+	for _, e := range []error{cm.ErrRejected, cm.ErrUnreachable, cm.ErrTimeout, ErrDisconnected, context.DeadlineExceeded,
+		context.Canceled} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// use returns the link of a slot for one more user, or nil if there is none that works.
+func (s *slot[S]) use() (*link[S], error) {
+	l, err := s.current()
+	if l == nil || l.c.Err() == nil {
+		return l, err
+	}
+	err = s.release(l, false)
+	if errors.Is(err, ErrUndelivered) {
+		err = &earlier{err}
+	}
+	return nil, err
+}
+
+// earlier is the error of closing a connection on which earlier calls have sent messages.
+type earlier struct{ err error }
+
+func (e *earlier) Error() string { return e.err.Error() }
+func (e *earlier) Unwrap() error { return e.err }
+
+// current returns the link of a slot for one more user, or nil if there is none. It may have ended.
+func (s *slot[S]) current() (*link[S], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, net.ErrClosed
+	case s.link != nil:
+		s.link.users++
+	}
+	return s.link, nil
+}
+
+// add adds a new connection to the slot, or ends it if the client is closed.
+func (s *slot[S]) add(c *Conn) error {
+	s.mu.Lock()
+	s.conns = append(s.conns, c)
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return errors.Join(net.ErrClosed, s.end(c))
+	}
+	return nil
+}
+
+// set makes a connection the one of the slot, for one user. After Close, which ends it, set returns an error.
+func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
+	p := placeOf(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, net.ErrClosed
+	}
+	s.link, s.latest, s.err = &link[S]{c: c, s: v, users: 1, place: p}, p, nil
+	return s.link, nil
+}
+
+// release ends the use of a link, and closes it if it has ended and has no other user. Retire is whether further calls
+// are not to use it.
+func (s *slot[S]) release(l *link[S], retire bool) error {
+	why := l.c.Err()
+	if !s.drop(l, retire || why != nil, why) {
+		return nil
+	}
+	return s.end(l.c)
+}
+
+// end closes a connection. If that fails, releaseAgain and Close of the client try again.
+func (s *slot[S]) end(c *Conn) error {
+	err := c.Close()
+	if !c.isUnreleased() {
+		stats := c.Stats()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if i := slices.Index(s.conns, c); i >= 0 {
+			s.conns = slices.Delete(s.conns, i, i+1)
+			s.past.add(&stats)
+		}
+	}
+	return err
+}
+
+// releaseAgain ends connections whose Close has failed. The slot does not connect while it returns an error, so that
+// their number is bounded.
+func (s *slot[S]) releaseAgain() error {
+	s.mu.Lock()
+	conns := slices.Clone(s.conns)
+	s.mu.Unlock()
+	return s.endAll(slices.DeleteFunc(conns, func(c *Conn) bool { return !c.isUnreleased() }))
+}
+
+// endAll ends connections, all at the same time.
+func (s *slot[S]) endAll(conns []*Conn) error {
+	errs := make([]error, len(conns))
+	var ending sync.WaitGroup
+	for i, c := range conns {
+		ending.Go(func() { errs[i] = s.end(c) })
+	}
+	ending.Wait()
+	return errors.Join(errs...)
+}
+
+// drop removes a user of a link, which may have ended because of why, and reports whether the caller is to close it.
+// Conn.Err may call functions of a Trace, so the caller calls it without s.mu.
+func (s *slot[S]) drop(l *link[S], ended bool, why error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.users--
+	if !l.ended && ended {
+		l.ended = true
+		if s.link == l {
+			s.link, s.err = nil, why
+		}
+	}
+	return l.ended && l.users == 0
+}
+
+// close prevents further use of the slot, and ends its connections. It waits for calls that are ending one.
+func (s *slot[S]) close() error {
+	s.mu.Lock()
+	s.closed, s.link = true, nil
+	conns := slices.Clone(s.conns)
+	s.mu.Unlock()
+	return s.endAll(conns)
+}
+
+// isUnavailable reports whether err is that of a call which the server has not begun, because it is shutting down.
+func isUnavailable(err error) bool {
+	var e *CallError
+	return errors.As(err, &e) && e.Code == CodeUnavailable
+}
+
+// A Rail is a way to the server of a [Client]: another address of the server, another one of this machine, or both.
+type Rail struct {
+	Addr string // of the server, host:port
+	// LocalAddr is the address to dial from, which chooses the device and its port. If it is the zero AddrPort, the
+	// routing table decides.
+	LocalAddr netip.AddrPort
+}
+
+// A rail is a Rail of a client, or the address of a client without Rails.
+type rail struct {
+	addr              string
+	options           *Options
+	calls             atomic.Uint64
+	connected, failed atomic.Uint64
+	parts             atomic.Uint64 // bytes
+}
+
+func railsOf(addr string, o *Options, more []Rail) []rail {
+	all := make([]rail, 1+len(more))
+	all[0].addr, all[0].options = addr, o
+	for i, r := range more {
+		own := *o
+		own.LocalAddr = r.LocalAddr
+		all[1+i].addr, all[1+i].options = r.Addr, &own
+	}
+	return all
+}
+
+// joinAddrs returns the addresses of rails, each once.
+func joinAddrs(rails []rail) string {
+	var all []string
+	known := map[string]bool{}
+	for i := range rails {
+		if a := rails[i].addr; !known[a] {
+			known[a] = true
+			all = append(all, a)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// dials are a client's part for connections that its goroutines establish, if it has several rails.
+type dials struct {
+	next     atomic.Uint64 // turns of the rails
+	numa     atomic.Bool   // a rail has a NUMA node
+	attempts sync.WaitGroup
+
+	mu    sync.Mutex
+	ended chan struct{} // closed when the next attempt has ended; nil if no call waits
+}
+
+// attempt returns what is closed when the next attempt has ended.
+func (d *dials) attempt() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended == nil {
+		d.ended = make(chan struct{})
+	}
+	return d.ended
+}
+
+func (d *dials) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended != nil {
+		close(d.ended)
+		d.ended = nil
+	}
+}
+
+// A place is where a connection is on this machine.
+type place struct {
+	verbs *uverbs.Context // nil if the connection was closed at once
+	name  string          // of the device
+	port  int
+	node  int // NUMA node, or -1
+	local netip.AddrPort
+}
+
+func placeOf(c *Conn) place {
+	p := place{verbs: c.cm.Verbs(), port: c.cm.ID().Port(), node: -1, local: c.local}
+	if p.verbs != nil {
+		p.name = p.verbs.Name()
+		p.node = machine.NUMANode(p.name)
+	}
+	return p
+}
+
+func (p *place) down() bool { return p.verbs != nil && verbs.PortDown(p.verbs, p.port) }
+
+// nodes has what callerNode knows, for each P of the runtime.
+var nodes = sync.Pool{New: func() any { return new(nodeOfP) }}
+
+type nodeOfP struct{ node, left int }
+
+// nodeCalls is how many calls callerNode returns the same node for: the scheduler moves threads rarely.
+const nodeCalls = 64
+
+// callerNode returns the NUMA node of the CPU that the caller runs on, or of a moment ago, or -1.
+func callerNode() int {
+	p := nodes.Get().(*nodeOfP)
+	if p.left == 0 {
+		p.node, p.left = machine.CPUNode(), nodeCalls
+	}
+	p.left--
+	node := p.node
+	nodes.Put(p)
+	return node
+}
+
+// traffic is what connections have moved.
+type traffic struct{ sentBytes, receivedBytes, operations uint64 }
+
+func (t *traffic) add(s *Stats) {
+	t.sentBytes += s.SentBytes
+	t.receivedBytes += s.ReceivedBytes
+	t.operations += s.Operations
+}
