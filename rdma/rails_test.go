@@ -442,6 +442,7 @@ func TestRailsCloseRace(t *testing.T) {
 
 // TestRailNUMA checks that calls use the rail near the caller's CPU, and the other one if it fails.
 func TestRailNUMA(t *testing.T) {
+	t.Parallel()
 	r := newRailed(t, nil)
 	ctx := limit(t)
 	done := make(chan struct{})

@@ -186,6 +186,41 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestRails reads a table over two devices, one of which is removed.
+func TestRails(t *testing.T) {
+	net := verbstest.NewNetwork(t)
+	net.SetTimeouts(verbstest.Timeouts{Ack: 12}) // 17 ms in place of 1 s
+	server, client := net.Machine(), net.Machine()
+	second := server.AddDevice()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	table := rdma.RegionOf(bytes.Repeat([]byte("0123456789abcdef"), 1<<18))
+	served := make(chan error, 1)
+	server.Run(func() {
+		l, err := rdma.Listen(":7471", &rdma.ListenOptions{Options: rdma.Options{Linger: -1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { served <- ShareTable(ctx, l, table) }()
+	})
+	client.Run(func() {
+		cl := NewRailsReader(server.AddrPort(7471).String(), second.AddrPort(7471).String())
+		for range 2 {
+			read := make([]byte, len(table.Bytes()))
+			if err := ReadTable(ctx, cl, read); err != nil || !bytes.Equal(read, table.Bytes()) {
+				t.Errorf("another table, %v", err)
+			}
+			second.RemoveDevice()
+		}
+		if err := cl.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	stop()
+	if err := errors.Join(<-served, table.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTrusted checks that peers with certificates of one authority are connected, and others are not.
 func TestTrusted(t *testing.T) {
 	authority, err := certtest.New()

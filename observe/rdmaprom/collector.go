@@ -12,6 +12,7 @@ package rdmaprom
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +25,8 @@ import (
 // concurrently.
 //
 // The label name of a metric is the name that the program has given to a group of connections, a listener or a client.
-// No metric is of a single connection: their number would grow with the connections.
+// No metric is of a single connection: their number would grow with the connections. Clients with several rails have
+// metrics of each, whose labels rail and address are its number and the address of the server.
 type Collector struct {
 	mu        sync.Mutex
 	groups    map[string]*group
@@ -35,6 +37,7 @@ type Collector struct {
 // A Client is a [rdma.Client] of any type.
 type Client interface {
 	Stats() rdma.ClientStats
+	Rails() []rdma.RailStats
 }
 
 // A group has the connections of one name.
@@ -190,6 +193,9 @@ func (m *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range connMetrics {
 		descs <- connMetrics[i].desc
 	}
+	for i := range railMetrics {
+		descs <- railMetrics[i].desc
+	}
 	for _, d := range []*prometheus.Desc{conns, connsBegan, callTimes, accepted, refused, memory, maxMemory, connected,
 		failed, retries, clientConns} {
 		descs <- d
@@ -231,6 +237,19 @@ func (m *Collector) Collect(metrics chan<- prometheus.Metric) {
 		counter(failed, s.Failed, name)
 		counter(retries, s.Retries, name)
 		gauge(clientConns, float64(s.Conns), name)
+		if rails := c.Rails(); len(rails) > 1 {
+			collectRails(metrics, name, rails)
+		}
+	}
+}
+
+// collectRails sends the metrics of the rails of a client.
+func collectRails(metrics chan<- prometheus.Metric, name string, rails []rdma.RailStats) {
+	for i := range rails {
+		for k := range railMetrics {
+			m := &railMetrics[k]
+			metrics <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&rails[i]), name, strconv.Itoa(i), rails[i].Addr)
+		}
 	}
 }
 
@@ -312,3 +331,39 @@ var (
 	retries     = desc("client_retries_total", "Calls that Client.Retry has made again.")
 	clientConns = desc("client_connections", "Connections that a client uses.")
 )
+
+// A railMetric is a metric of the RailStats of a client's rails.
+type railMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*rdma.RailStats) float64
+}
+
+func railCounter(name, help string, f func(*rdma.RailStats) uint64) railMetric {
+	return railMetric{railDesc(name, help), prometheus.CounterValue,
+		func(s *rdma.RailStats) float64 { return float64(f(s)) }}
+}
+
+func railDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("rdma_client_rail_"+name, help, []string{"name", "rail", "address"}, nil)
+}
+
+var railMetrics = []railMetric{
+	{railDesc("up", "1 if the rail has a connection and its port is up, else 0."), prometheus.GaugeValue,
+		func(s *rdma.RailStats) float64 {
+			if s.Up {
+				return 1
+			}
+			return 0
+		}},
+	railCounter("failed_total", "Attempts to connect the rail that have failed.",
+		func(s *rdma.RailStats) uint64 { return s.Failed }),
+	railCounter("calls_total", "Calls by Do and Retry, and parts of Spread, on the rail.",
+		func(s *rdma.RailStats) uint64 { return s.Calls }),
+	railCounter("sent_bytes_total", "Bytes of messages that were sent on the rail.",
+		func(s *rdma.RailStats) uint64 { return s.SentBytes }),
+	railCounter("received_bytes_total", "Bytes of messages that were received on the rail.",
+		func(s *rdma.RailStats) uint64 { return s.ReceivedBytes }),
+	railCounter("spread_bytes_total", "Bytes that Spread has transferred over the rail.",
+		func(s *rdma.RailStats) uint64 { return s.SpreadBytes }),
+}

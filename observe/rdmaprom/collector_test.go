@@ -188,6 +188,56 @@ func TestManyEnds(t *testing.T) {
 	})
 }
 
+// TestRails compares the metrics of a client with two rails with what it has done.
+func TestRails(t *testing.T) {
+	machine := verbstest.New(t)
+	second := machine.AddDevice()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	l, err := rdma.Listen(":7471", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- l.Serve(ctx, func(ctx context.Context, c *rdma.Conn) error {
+			return c.ServeCalls(ctx, func(b []byte) []byte { return b })
+		})
+	}()
+	addrs := []string{machine.AddrPort(7471).String(), second.AddrPort(7471).String()}
+	cl := rdma.NewClient(addrs[0], &rdma.ClientOptions[struct{}]{Rails: []rdma.Rail{{Addr: addrs[1]}}})
+	metrics := rdmaprom.NewCollector()
+	metrics.AddClient("client", cl)
+	for cl.Stats().Conns < 2 || cl.Rails()[1].Calls == 0 {
+		err := cl.Do(ctx, func(ctx context.Context, c *rdma.Conn, _ struct{}) error {
+			m, err := c.Call(ctx, []byte("hello"))
+			m.Release()
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]map[string]float64{}
+	for _, s := range cl.Rails() {
+		for name, v := range map[string]float64{"up": 1, "failed_total": 0, "calls_total": float64(s.Calls),
+			"sent_bytes_total": 5 * float64(s.Calls), "received_bytes_total": 5 * float64(s.Calls), "spread_bytes_total": 0} {
+			name = "rdma_client_rail_" + name
+			if want[name] == nil {
+				want[name] = map[string]float64{}
+			}
+			want[name][s.Addr] = v // the first label
+		}
+	}
+	compare(t, values(t, metrics), want)
+	if problems, err := testutil.CollectAndLint(metrics); len(problems) > 0 || err != nil {
+		t.Error(problems, err)
+	}
+	if err := errors.Join(cl.Close(), l.Close(), <-served); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLint checks names and help as Prometheus asks for them.
 func TestLint(t *testing.T) {
 	r := newRig(t, nil)
@@ -213,7 +263,7 @@ func TestDescribed(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	if n != 25 {
-		t.Errorf("%d metrics are described, want 25", n)
+	if n != 31 {
+		t.Errorf("%d metrics are described, want 31", n)
 	}
 }
