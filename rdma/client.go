@@ -76,7 +76,13 @@ func (cl *Client[S]) retry(ctx context.Context, part int, f func(ctx context.Con
 // do reports whether a call with another connection may succeed: the connection has ended, in f or before. See retry.
 func (cl *Client[S]) do(ctx context.Context, part int, f func(ctx context.Context, c *Conn, s S) error) (again bool,
 	err error) {
-	s, l, err := cl.choose(ctx, part)
+	s := &cl.slots[int(cl.next.Add(1))%len(cl.slots)]
+	var l *link[S]
+	if len(cl.rails) > 1 {
+		s, l, err = cl.acquireRail(ctx, part > 0)
+	} else {
+		l, err = cl.acquire(ctx, s)
+	}
 	if err != nil {
 		var before *earlier
 		return errors.As(err, &before), &Error{Op: "connect to " + cl.addr, Err: err}
@@ -89,16 +95,6 @@ func (cl *Client[S]) do(ctx context.Context, part int, f func(ctx context.Contex
 	}
 	retire = isUnavailable(err)
 	return retire || err != nil && hasEnded(l.c, err), err
-}
-
-// choose returns the slot of a call, and its link for one more user.
-func (cl *Client[S]) choose(ctx context.Context, part int) (s *slot[S], l *link[S], err error) {
-	if len(cl.rails) > 1 {
-		return cl.acquireRail(ctx, part > 0)
-	}
-	s = &cl.slots[int(cl.rails[0].calls.Add(1))%len(cl.slots)]
-	l, err = cl.acquire(ctx, s)
-	return s, l, err
 }
 
 // acquire returns a link that works, for one more user.
@@ -135,7 +131,7 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 		}
 		cl.attempted(&s.backoff, err, ctx.Err() != nil)
 		if err == nil {
-			return s.set(c, v)
+			return s.set(c, v, 1)
 		}
 	}
 }

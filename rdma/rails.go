@@ -63,9 +63,6 @@ func (cl *Client[S]) useRail(spread bool) (*slot[S], *link[S], error) {
 		if missing && l != nil {
 			cl.connectRails(false)
 		}
-		if l != nil {
-			s.rail.calls.Add(1)
-		}
 		return s, l, err
 	}
 }
@@ -76,7 +73,7 @@ func (cl *Client[S]) best(spread bool) (best *slot[S], missing bool) {
 	if !spread && cl.numa.Load() {
 		node = callerNode()
 	}
-	turn := int(cl.next.Add(1) % uint64(len(cl.slots)))
+	turn := int(cl.next.Load()) % len(cl.slots)
 	for i := range cl.slots {
 		s := &cl.slots[(turn+i)%len(cl.slots)]
 		cost, ok := s.cost(node)
@@ -186,7 +183,7 @@ func (cl *Client[S]) connectSlot(ctx context.Context, s *slot[S]) error {
 	if err != nil {
 		return err
 	}
-	l, err := s.set(c, v)
+	l, err := s.set(c, v, 0)
 	if err != nil {
 		return err
 	}
@@ -240,7 +237,7 @@ type railError struct {
 }
 
 func (r *railError) Error() string {
-	text := r.err.Error()
+	text := strings.TrimPrefix(strings.TrimPrefix(r.err.Error(), "rdma: "), "dial "+r.rail.addr+": ")
 	if from := r.rail.options.LocalAddr; from.IsValid() {
 		return fmt.Sprintf("from %v to %s: %s", from.Addr(), r.rail.addr, text)
 	}
@@ -275,7 +272,7 @@ func (cl *Client[S]) Rails() []RailStats {
 	for i := range all {
 		r := &cl.rails[i]
 		all[i] = RailStats{Addr: r.addr, NUMANode: -1, Connected: r.connected.Load(), Failed: r.failed.Load(),
-			Calls: r.calls.Load(), SpreadBytes: r.parts.Load()}
+			SpreadBytes: r.parts.Load()}
 	}
 	for i := range cl.slots {
 		cl.slots[i].addTo(&all[i%len(all)])
@@ -286,6 +283,7 @@ func (cl *Client[S]) Rails() []RailStats {
 // addTo adds what the slot knows to the RailStats of its rail.
 func (s *slot[S]) addTo(r *RailStats) {
 	s.mu.Lock()
+	r.Calls += s.calls
 	t, conns := s.past, append([]*Conn(nil), s.conns...)
 	if p := &s.latest; p.name != "" {
 		r.LocalAddr, r.Device, r.Port, r.NUMANode = p.local, p.name, p.port, p.node

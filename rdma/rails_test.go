@@ -352,7 +352,77 @@ func TestRailSlow(t *testing.T) {
 		if slow == 0 || slow >= fast {
 			t.Errorf("%d calls on the fast rail, %d on the slow one", fast, slow)
 		}
+		stop = r.load(t, cl)
+		r.here[0].RemoveDevice()
+		until(t, "100 calls", func() bool { return cl.Rails()[1].Calls > after[1].Calls+100 })
+		stop()
 		check(t, cl.Close())
+	})
+}
+
+// TestRailsBothDown has both ports go down under load, and come up again. Calls end with their deadlines or succeed.
+func TestRailsBothDown(t *testing.T) {
+	r := newRailed(t, nil)
+	ctx := limit(t)
+	r.onClient(func() {
+		cl := r.client(t, rdma.ClientOptions[int]{})
+		awaitUp(t, cl, 0, true)
+		awaitUp(t, cl, 1, true)
+		stop := r.load(t, cl)
+		for _, m := range r.here {
+			m.SetPort(false)
+		}
+		until(t, "both rails are down", func() bool { s := cl.Rails(); return !s[0].Up && !s[1].Up })
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		isError(t, cl.Retry(short, request("down")), context.DeadlineExceeded)
+		cancel()
+		for _, m := range r.here {
+			m.SetPort(true)
+		}
+		check(t, cl.Retry(ctx, request("up")))
+		until(t, "both rails are up", func() bool { s := cl.Rails(); return s[0].Up && s[1].Up })
+		stop()
+		check(t, cl.Close())
+	})
+}
+
+// TestRailsServerKilled has the server lose power under load. Calls end with their deadlines, and Close does not wait.
+func TestRailsServerKilled(t *testing.T) {
+	r := newRailed(t, nil)
+	r.net.Allow(verbstest.Destination)
+	ctx := limit(t)
+	r.onClient(func() {
+		cl := r.client(t, rdma.ClientOptions[int]{})
+		awaitUp(t, cl, 0, true)
+		awaitUp(t, cl, 1, true)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		used := make(chan struct{}, 8)
+		for range 8 {
+			all.Go(func() {
+				for once := false; ; once = true {
+					if err := cl.Retry(short, request("x")); err != nil {
+						isError(t, err, context.DeadlineExceeded)
+						return
+					}
+					if !once {
+						used <- struct{}{}
+					}
+				}
+			})
+		}
+		for range 8 {
+			<-used
+		}
+		r.there[0].Kill()
+		all.Wait()
+		for i, s := range cl.Rails() {
+			if s.Up || s.Err == nil {
+				t.Errorf("rail %d: %+v", i, s)
+			}
+		}
+		check(t, within(t, background(cl.Close), "Close"))
 	})
 }
 

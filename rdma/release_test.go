@@ -251,7 +251,7 @@ func newBusyClient(t *testing.T, o *Options) busyClient {
 	good(t, qp, err)
 	cl := NewClient[int]("", nil)
 	s := &cl.slots[0]
-	l, err := s.set(c, 0)
+	l, err := s.set(c, 0, 1)
 	return busyClient{cl, s, good(t, l, errors.Join(err, s.add(c))), servers[0], qp}
 }
 
@@ -308,7 +308,7 @@ func TestClientCloseDuringRelease(t *testing.T) {
 	if err := c.Send(bounded(t), make([]byte, 100000)); err != nil {
 		t.Fatal(err)
 	}
-	if !cl.slot.drop(cl.link, true, nil) {
+	if !cl.slot.drop(cl.link, true) {
 		t.Fatal("the connection has other users")
 	}
 	errs := make(chan error, 2)

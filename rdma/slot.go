@@ -69,6 +69,7 @@ type slot[S any] struct {
 	mu      sync.Mutex
 	link    *link[S]
 	closed  bool
+	calls   uint64  // that have got a link
 	conns   []*Conn // all that are not released
 
 	connecting bool         // a goroutine connects: see connectRails; backoff belongs to it, else to mu
@@ -174,6 +175,9 @@ func (s *slot[S]) use() (*link[S], error) {
 	if l == nil || l.c.Err() == nil {
 		return l, err
 	}
+	s.mu.Lock()
+	s.calls--
+	s.mu.Unlock()
 	err = s.release(l, false)
 	if errors.Is(err, ErrUndelivered) {
 		err = &earlier{err}
@@ -196,6 +200,7 @@ func (s *slot[S]) current() (*link[S], error) {
 		return nil, net.ErrClosed
 	case s.link != nil:
 		s.link.users++
+		s.calls++
 	}
 	return s.link, nil
 }
@@ -212,8 +217,9 @@ func (s *slot[S]) add(c *Conn) error {
 	return nil
 }
 
-// set makes a connection the one of the slot, for one user. After Close, which ends it, set returns an error.
-func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
+// set makes a connection the one of the slot, for one user. Calls is 1 if that is a call, or 0. After Close, which ends
+// it, set returns an error.
+func (s *slot[S]) set(c *Conn, v S, calls uint64) (*link[S], error) {
 	p := placeOf(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,17 +227,31 @@ func (s *slot[S]) set(c *Conn, v S) (*link[S], error) {
 		return nil, net.ErrClosed
 	}
 	s.link, s.latest, s.err = &link[S]{c: c, s: v, users: 1, place: p}, p, nil
+	s.calls += calls
+	s.latest.verbs = nil // which may be closed before another connection
 	return s.link, nil
 }
 
 // release ends the use of a link, and closes it if it has ended and has no other user. Retire is whether further calls
 // are not to use it.
 func (s *slot[S]) release(l *link[S], retire bool) error {
-	why := l.c.Err()
-	if !s.drop(l, retire || why != nil, why) {
+	if err := l.c.Err(); err != nil {
+		s.ended(l, err)
+		retire = true
+	}
+	if !s.drop(l, retire) {
 		return nil
 	}
 	return s.end(l.c)
+}
+
+// ended records why a link has ended, unless the slot has another one.
+func (s *slot[S]) ended(l *link[S], err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
+		s.err = err
+	}
 }
 
 // end closes a connection. If that fails, releaseAgain and Close of the client try again.
@@ -269,19 +289,20 @@ func (s *slot[S]) endAll(conns []*Conn) error {
 	return errors.Join(errs...)
 }
 
-// drop removes a user of a link, which may have ended because of why, and reports whether the caller is to close it.
-// Conn.Err may call functions of a Trace, so the caller calls it without s.mu.
-func (s *slot[S]) drop(l *link[S], ended bool, why error) bool {
+// drop removes a user of a link, which may have ended, and reports whether the caller is to close it. Conn.Err may call
+// functions of a Trace, so the caller calls it without s.mu.
+func (s *slot[S]) drop(l *link[S], ended bool) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	l.users--
 	if !l.ended && ended {
 		l.ended = true
 		if s.link == l {
-			s.link, s.err = nil, why
+			s.link = nil
 		}
 	}
-	return l.ended && l.users == 0
+	last := l.ended && l.users == 0
+	s.mu.Unlock()
+	return last
 }
 
 // close prevents further use of the slot, and ends its connections. It waits for calls that are ending one.
@@ -301,7 +322,9 @@ func isUnavailable(err error) bool {
 
 // A Rail is a way to the server of a [Client]: another address of the server, another one of this machine, or both.
 type Rail struct {
-	Addr string // of the server, host:port
+	// Addr is the address of the server, host:port. With Options.TLS, the server's certificate has to have each host, or
+	// ServerName.
+	Addr string
 	// LocalAddr is the address to dial from, which chooses the device and its port. If it is the zero AddrPort, the
 	// routing table decides.
 	LocalAddr netip.AddrPort
@@ -311,7 +334,6 @@ type Rail struct {
 type rail struct {
 	addr              string
 	options           *Options
-	calls             atomic.Uint64
 	connected, failed atomic.Uint64
 	parts             atomic.Uint64 // bytes
 }
@@ -340,9 +362,10 @@ func joinAddrs(rails []rail) string {
 	return strings.Join(all, ", ")
 }
 
-// dials are a client's part for connections that its goroutines establish, if it has several rails.
+// dials are a client's part for several slots, and for connections that its goroutines establish, if it has several
+// rails.
 type dials struct {
-	next     atomic.Uint64 // turns of the rails
+	next     atomic.Uint32 // turns of the slots
 	numa     atomic.Bool   // a rail has a NUMA node
 	attempts sync.WaitGroup
 
