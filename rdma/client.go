@@ -32,15 +32,15 @@ func NewClient[S any](addr string, o *ClientOptions[S]) *Client[S] {
 	return cl
 }
 
-// Do calls f with a connection, the next one in turn. If it has ended, Do connects again first, until
-// ctx ends. Do calls f once: if the connection ends in f, it is unknown what the server has done.
-// Do returns what f returns, net.ErrClosed after Close, and context.Cause(ctx) with the last error of an attempt if
-// ctx ends before there is a connection. It also returns [ErrUndelivered] if it closes a connection that has ended with
-// messages which f has sent, also in an earlier call: use Call for what has to arrive. Do does not try again after an
-// error that another attempt would also return, and says so: there is no device, the server speaks other versions of
-// the protocol ([ErrVersion]), another protocol ([ErrProtocol]), or does not know the client ([ErrUnauthenticated]).
-// Do also returns the error of a connection that has ended and cannot be released. Further calls try to release it
-// again before they connect.
+// Do calls f with a connection, the next one in turn, or with ClientOptions.Rails the one that [Client] says. If it
+// has ended, Do connects again first, or waits for that if no rail works, until ctx ends. Do calls f once: if the
+// connection ends in f, it is unknown what the server has done. Do returns what f returns, net.ErrClosed after Close,
+// and context.Cause(ctx) with the last error of an attempt if ctx ends before there is a connection. It also returns
+// [ErrUndelivered] if it closes a connection that has ended with messages which f has sent, also in an earlier call:
+// use Call for what has to arrive. Do does not try again after an error that another attempt would also return, and
+// says so: there is no device, the server speaks other versions of the protocol ([ErrVersion]), another protocol
+// ([ErrProtocol]), or does not know the client ([ErrUnauthenticated]). Do also returns the error of a connection that
+// has ended and cannot be released. Further calls try to release it again before they connect.
 //
 // If f returns a [*CallError] with [CodeUnavailable], the server of its connection is shutting down: further calls use
 // another connection.
@@ -154,8 +154,8 @@ func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
 }
 
 // Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. If a call is closing a
-// connection that has ended, Close waits for it. The errors are those of [Conn.Close]. After an error it may be called
-// again. It is idempotent.
+// connection that has ended, Close waits for it, and with ClientOptions.Rails for Setup. The errors are those of
+// [Conn.Close]. After an error it may be called again. It is idempotent.
 func (cl *Client[S]) Close() error {
 	cl.end()
 	errs := make([]error, len(cl.slots))
@@ -165,6 +165,11 @@ func (cl *Client[S]) Close() error {
 	}
 	closing.Wait()
 	cl.attempts.Wait()
+	if len(cl.rails) > 1 {
+		for i := range cl.slots { // what an attempt could not release
+			errs[i] = errors.Join(errs[i], cl.slots[i].releaseAgain())
+		}
+	}
 	return errors.Join(errs...)
 }
 

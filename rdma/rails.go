@@ -23,7 +23,8 @@ func (cl *Client[S]) acquireRail(ctx context.Context, spread bool) (s *slot[S], 
 		}
 		wait, refused := cl.connectRails(tries == 0)
 		if refused {
-			return nil, nil, cl.railErrors()
+			err = cl.railErrors() // nil if another call has connected one meanwhile
+			continue
 		}
 		err = cl.awaitRail(ctx, ended, wait)
 	}
@@ -129,9 +130,9 @@ func (s *slot[S]) called(ctx context.Context, part int, err error, while time.Du
 	}
 }
 
-// connectRails starts goroutines that connect the slots without a link for which an attempt may be made now. It returns
-// how long to wait for another one at most. It reports whether all have been refused: they are not tried again then,
-// unless urgent is set.
+// connectRails starts goroutines that connect the slots without a link, if an attempt may be made now, or if urgent is
+// set and the one before was refused. It returns how long to wait at most before another call of it, and reports
+// whether there is nothing to wait for, because all slots were refused.
 func (cl *Client[S]) connectRails(urgent bool) (wait time.Duration, refused bool) {
 	now := time.Now()
 	wait, refused = cl.options.MaxBackoff, true

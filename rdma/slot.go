@@ -46,9 +46,9 @@ type ClientOptions[S any] struct {
 // With ClientOptions.Rails, a client uses several devices or ports. Its address and each of the Rails have Conns
 // connections, which goroutines of the client establish while it is used, with the pauses between MinBackoff and
 // MaxBackoff. Do uses a connection that works: of a device at the NUMA node of the caller's CPU if there is one, and of
-// these the one with the fewest calls. Others are used only if none works: those whose port is down and, for MaxBackoff,
-// those on which the deadline of a call has passed. A call that has begun is not moved to another rail: see
-// [Client.Retry]. If no rail works, calls wait until one does.
+// these the one with the fewest calls. Connections whose port is down, and for MaxBackoff those on which the deadline
+// of a call has passed, are used only if there is no other. A call that has begun is not moved to another rail: see
+// [Client.Retry]. While there is no connection, calls wait.
 type Client[S any] struct {
 	addr    string // of all rails, for errors
 	options *ClientOptions[S]

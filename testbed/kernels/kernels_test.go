@@ -52,7 +52,7 @@ const scale = "Scale"
 // behaviour are tests that do not depend on the architecture: they take long,
 // and have passed on the same kernel for amd64.
 const behaviour = scale + "|Parity.*|RDMACM|Stress.*|Many.*|Churn|.*Killed|.*Race.*|DialCut.*|Migrate.*|Async" +
-	"|Removal|Unprivileged"
+	"|Removal|Unprivileged|Rails"
 
 // crowds are tests of cm with many clients at once, which take long.
 const crowds = "^TestDevice(Burst|Flood)$"
