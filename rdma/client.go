@@ -223,7 +223,10 @@ func (cl *Client[S]) Spread(ctx context.Context, n int,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts := (n + partSize - 1) / partSize
+	parts := n / partSize
+	if n%partSize > 0 {
+		parts++
+	}
 	var next atomic.Int64
 	var first error
 	var once sync.Once
@@ -238,6 +241,9 @@ func (cl *Client[S]) Spread(ctx context.Context, n int,
 					once.Do(func() { first = err })
 					cancel()
 					return
+				}
+				if len(cl.rails) == 1 { // otherwise the slot has counted it
+					cl.rails[0].parts.Add(uint64(size))
 				}
 			}
 		})

@@ -59,6 +59,11 @@
 // does nothing. Nothing is accessible that was not shared: each share is a memory window that only the
 // one connection can use, and [Share.Revoke] ends it.
 //
+// # Several adapters
+//
+// A [Client] connects again when its connections have ended. With ClientOptions.Rails it uses several devices or ports,
+// goes on over the others when one fails, and divides transfers among them: [Client.Spread].
+//
 // # Who the peer is
 //
 // With Options.TLS, both sides prove who they are before [Dial] and [Listener.Accept] return. With Options.Seal,

@@ -1,7 +1,9 @@
 package rdma_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -51,4 +53,28 @@ func ExampleClient() {
 	// Output:
 	// hello <nil>
 	// hello <nil>
+}
+
+// Spread reads a long table in parts, over all rails of a client. Here the client has one.
+func ExampleClient_Spread() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	table := rdma.RegionOf(bytes.Repeat([]byte("hello "), 500_000))
+	stop := shareTable(table)
+	cl := rdma.NewClient("192.0.2.1:7471", &rdma.ClientOptions[rdma.Token]{Setup: rdma.RecvToken})
+
+	read := make([]byte, len(table.Bytes()))
+	err := cl.Spread(ctx, len(read), func(ctx context.Context, c *rdma.Conn, from rdma.Token, off, n int) error {
+		return c.Read(ctx, read[off:off+n], from, off)
+	})
+	fmt.Println(bytes.Equal(read, table.Bytes()), err)
+	for _, r := range cl.Rails() {
+		fmt.Printf("%s: %d parts, %d bytes\n", r.Addr, r.Calls, r.SpreadBytes)
+	}
+	if err := errors.Join(cl.Close(), stop()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// true <nil>
+	// 192.0.2.1:7471: 3 parts, 3000000 bytes
 }
