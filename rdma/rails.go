@@ -116,18 +116,23 @@ func (s *slot[S]) cost(node int) (cost int, ok bool) {
 // called learns from a call with the slot's link. If its deadline has passed, the server may not be reached any more,
 // which the device notices after seconds: for a while, the slot is used if no other works.
 func (s *slot[S]) called(ctx context.Context, part int, err error, while time.Duration) {
-	var reply *CallError
+	if err == nil && part > 0 {
+		s.rail.parts.Add(uint64(part))
+	}
 	switch {
-	case err == nil || errors.As(err, &reply):
+	case err == nil || isReply(err):
 		if s.doubted.Load() != 0 {
 			s.doubted.Store(0)
 		}
 	case ctx.Err() == context.DeadlineExceeded:
 		s.doubted.Store(time.Now().Add(while).UnixNano())
 	}
-	if err == nil {
-		s.rail.parts.Add(uint64(part))
-	}
+}
+
+// isReply reports whether err is that of a call which the server has replied to.
+func isReply(err error) bool {
+	var e *CallError
+	return errors.As(err, &e)
 }
 
 // connectRails starts goroutines that connect the slots without a link, if an attempt may be made now, or if urgent is

@@ -316,6 +316,9 @@ func (s *slot[S]) close() error {
 
 // isUnavailable reports whether err is that of a call which the server has not begun, because it is shutting down.
 func isUnavailable(err error) bool {
+	if err == nil { // without an allocation
+		return false
+	}
 	var e *CallError
 	return errors.As(err, &e) && e.Code == CodeUnavailable
 }
