@@ -289,22 +289,25 @@ func (cl *Client[S]) Rails() []RailStats {
 // addTo adds what the slot knows to the RailStats of its rail.
 func (s *slot[S]) addTo(r *RailStats) {
 	s.mu.Lock()
+	l, err := s.link, s.err
 	r.Calls += s.calls
 	t, conns := s.past, append([]*Conn(nil), s.conns...)
 	if p := &s.latest; p.name != "" {
 		r.LocalAddr, r.Device, r.Port, r.NUMANode = p.local, p.name, p.port, p.node
 	}
-	if s.link != nil {
-		r.Conns++
-		r.Up = r.Up || !s.link.down()
-	}
-	if r.Err == nil {
-		r.Err = s.err
-	}
 	s.mu.Unlock()
 	for _, c := range conns {
-		stats := c.Stats() // may call functions of a Trace
+		stats := c.Stats() // may call functions of a Trace, as Err
 		t.add(&stats)
+	}
+	if l != nil {
+		if err = l.c.Err(); err == nil {
+			r.Conns++
+			r.Up = r.Up || !l.down()
+		}
+	}
+	if r.Err == nil {
+		r.Err = err
 	}
 	r.SentBytes += t.sentBytes
 	r.ReceivedBytes += t.receivedBytes

@@ -304,6 +304,40 @@ func TestRailUnreachable(t *testing.T) {
 	})
 }
 
+// TestRailSetup has a server that does not send on one rail what Setup waits for. Calls use the other rail, attempts end
+// with Options.Timeout, and Close ends the last one.
+func TestRailSetup(t *testing.T) {
+	var r *railed
+	r = newRailed(t, func(ctx context.Context, c *rdma.Conn) error {
+		if c.LocalAddr() == r.there[1].AddrPort(railPort) {
+			return c.ServeCalls(ctx, nil)
+		}
+		if err := c.Send(ctx, []byte("welcome")); err != nil {
+			return err
+		}
+		return r.reply(ctx, c)
+	})
+	ctx := limit(t)
+	r.onClient(func() {
+		o := rdma.ClientOptions[int]{Setup: func(ctx context.Context, c *rdma.Conn) (int, error) {
+			m, err := c.Recv(ctx)
+			m.Release()
+			return 0, err
+		}}
+		o.Timeout = 50 * time.Millisecond
+		cl := r.client(t, o)
+		until(t, "three connections of rail 1", func() bool {
+			check(t, cl.Do(ctx, request("x")))
+			return cl.Rails()[1].Connected >= 3
+		})
+		if s := cl.Rails()[1]; s.Up || s.Calls != 0 {
+			t.Errorf("%+v", s)
+		}
+		isError(t, cl.Rails()[1].Err, context.DeadlineExceeded)
+		check(t, within(t, background(cl.Close), "Close"))
+	})
+}
+
 // TestRailDoubted has the server of a rail not reached any more. A call on it waits until its deadline, and further
 // ones use the other rail, long before the device gives up.
 func TestRailDoubted(t *testing.T) {

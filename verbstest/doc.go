@@ -35,7 +35,7 @@
 // rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
 // [InfiniBand] on a subnet, are in memory. The adapter has 256 KiB of device memory
 // (uverbs.Context.AllocDM), which all programs of the machine share, and dynamically connected
-// transport (uverbs.DCI, uverbs.DCT). UDP sockets are not in memory, so that rsocket.PacketConn, which
+// transport (uverbs.DCI, uverbs.DCT). [Machine.AddDevice] adds further adapters. UDP sockets are not in memory, so that rsocket.PacketConn, which
 // uses one, does not work. The test fails if the program breaks a [Rule], with the line that posted the
 // request, and if RDMA objects or goroutines of the program remain when it ends.
 //
