@@ -73,7 +73,7 @@ type slot[S any] struct {
 	conns   []*Conn // all that are not released
 
 	connecting bool         // a goroutine connects: see connectRails; backoff belongs to it, else to mu
-	doubted    atomic.Int64 // until when the slot is doubted, in Unix nanoseconds, or 0: see doubt
+	doubted    atomic.Int64 // until when the slot is doubted, in Unix nanoseconds, or 0: see called
 	latest     place        // of the latest connection
 	err        error        // of the latest attempt, or why the latest connection has ended
 	past       traffic      // of connections that are released
