@@ -304,8 +304,8 @@ func TestRailUnreachable(t *testing.T) {
 	})
 }
 
-// TestRailSetup has a server that does not send on one rail what Setup waits for. Calls use the other rail, attempts end
-// with Options.Timeout, and Close ends the last one.
+// TestRailSetup has a server that does not send on one rail what Setup waits for. Calls use the other rail, attempts
+// end with Options.Timeout, and Close ends the last one.
 func TestRailSetup(t *testing.T) {
 	var r *railed
 	r = newRailed(t, func(ctx context.Context, c *rdma.Conn) error {

@@ -31,13 +31,14 @@
 // A program imports its providers itself, as provider/all does. Package verbstest imports the one of
 // its devices, so that a program without one passes its tests, but finds no device elsewhere.
 //
-// The program under test runs unchanged, down to the encoding of the kernel's commands and the
-// rings of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with
-// [InfiniBand] on a subnet, are in memory. The adapter has 256 KiB of device memory
-// (uverbs.Context.AllocDM), which all programs of the machine share, and dynamically connected
-// transport (uverbs.DCI, uverbs.DCT). [Machine.AddDevice] adds further adapters. UDP sockets are not in memory, so that rsocket.PacketConn, which
-// uses one, does not work. The test fails if the program breaks a [Rule], with the line that posted the
-// request, and if RDMA objects or goroutines of the program remain when it ends.
+// The program under test runs unchanged, down to the encoding of the kernel's commands and the rings
+// of the provider's queues. The kernel and the adapter, a ConnectX on RoCE, or with [InfiniBand] on
+// a subnet, are in memory. The adapter has 256 KiB of device memory (uverbs.Context.AllocDM), which
+// all programs of the machine share, and dynamically connected transport (uverbs.DCI, uverbs.DCT).
+// [Machine.AddDevice] adds further adapters. UDP sockets are not in memory, so that
+// rsocket.PacketConn, which uses one, does not work. The test fails if the program breaks a [Rule],
+// with the line that posted the request, and if RDMA objects or goroutines of the program remain
+// when it ends.
 //
 // # Which machine a goroutine runs on
 //
