@@ -244,12 +244,14 @@ int openat64(int dir, const char *path, int flags, ...)
 
 int close(int fd)
 {
-	if (file_of(fd, NODE_CM))
-		syscall(SYS_close, files[fd].node);
+	int node = file_of(fd, NODE_CM) ? files[fd].node : -1;
+
 	if (fd >= 0 && fd < MAX_FILES && files[fd].open) {
 		files[fd].open = files[fd].original = 0;
 		files[fd].closed++;
 	}
+	if (node >= 0) // last: a write that fails looks whether the file was closed
+		syscall(SYS_close, node);
 	return syscall(SYS_close, fd);
 }
 
@@ -525,12 +527,42 @@ static int more(void)
 	return stepped_end * 8 > SEND_REGISTERS && idle_steps < MOST_IDLE && ++steps < MOST_STEPS;
 }
 
-// on_access lets the instruction that stores to a register page run by itself, and those after it.
+// plain executes an instruction that stores a register, and returns how many bytes of value it stores. Other
+// instructions return 0.
+static int plain(ucontext_t *u, uint64_t *value)
+{
+	static const int names[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
+		REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+	greg_t *r = u->uc_mcontext.gregs;
+	const unsigned char *at = (void *)r[REG_RIP];
+	int rex = 0, mod, base;
+
+	if (*at >> 4 == 4)
+		rex = *at++;
+	if (at[0] != 0x89 || (mod = at[1] >> 6) == 3) // MOV to memory
+		return 0;
+	*value = r[names[(at[1] >> 3 & 7) | (rex & 4) << 1]];
+	base = at[1] & 7;
+	at += 2;
+	if (base == 4)
+		base = *at++ & 7;
+	if (mod == 1)
+		at++;
+	else if (mod == 2 || base == 5)
+		at += 4;
+	r[REG_RIP] = (greg_t)at;
+	return rex & 8 ? 8 : 4;
+}
+
+// on_access executes an instruction that stores to a register. Those that copy to a send register, and others, run by
+// themselves. What another thread stores to the same register meanwhile is lost.
 static void on_access(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
 	int saved = errno;
 	struct page *g;
+	uint64_t at, value;
+	int n;
 
 	lock(&pages_lock);
 	g = page_at(info->si_addr);
@@ -540,9 +572,19 @@ static void on_access(int sig, siginfo_t *info, void *context)
 		errno = saved;
 		return;
 	}
+	at = (char *)info->si_addr - g->at;
+	if (at < SEND_REGISTERS && (n = plain(u, &value))) {
+		struct request q = {OP_STORE, 0, g->number, at};
+		struct reply p;
+
+		call(g->fd, &q, &value, n, &p, NULL);
+		unlock(&pages_lock);
+		errno = saved;
+		return;
+	}
 	pages_owner = syscall(SYS_gettid);
 	stepped = g;
-	stepped_end = ((char *)info->si_addr - g->at) / 8;
+	stepped_end = at / 8;
 	steps = idle_steps = 0;
 	fill(g);
 	mprotect(g->at, PAGE, PROT_READ | PROT_WRITE);
