@@ -74,6 +74,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if c.shared != nil {
 		qp.MaxRecvWR, qp.SRQ, qp.MaxInline = 0, c.shared.srq, sharedInline
 	}
+	qp.MaxInline = verbs.MaxInline(c.cm.Verbs(), qp.MaxInline)
 	if err := c.account.tryFixed(memlock.Queues(qp.MaxSendWR, qp.MaxRecvWR, entries)); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -121,6 +122,9 @@ func (c *Conn) allocWindow(w *window, pd *uverbs.PD) error {
 	mw, err := pd.AllocMW(uverbs.MWType2)
 	c.mu.Lock()
 	w.state = windowIdle
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		err = fmt.Errorf("a message of more than %d bytes, the peer's Options.EagerSize: %w", c.remote.eager, err)
+	}
 	if err != nil {
 		return c.orEndLocked(err)
 	}

@@ -21,7 +21,8 @@ type Options struct {
 	// EagerSize is the length in bytes up to which messages of the peer are sent at once: 4096 by
 	// default, 256 to 1 MiB. With TLS, receives are longer, by 16 bytes and up to the next multiple of 64: see Seal. The
 	// peer offers longer messages, and this side reads them when it has memory for them. Recv allocates memory for the
-	// message that it returns, and for the next one if that has at most 4 MiB.
+	// message that it returns, and for the next one if that has at most 4 MiB. On a device without memory windows,
+	// longer messages fail with [uverbs.ErrNotSupported].
 	EagerSize int
 	// MaxMessage limits the messages that the peer may send: 64 MiB by default, at most 1 GiB.
 	MaxMessage int

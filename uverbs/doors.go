@@ -21,6 +21,12 @@ func init() {
 		return ctx.(*Context).portsDown.Load()&portBit(uint64(port)) != 0
 	}
 	verbs.FreeReused = func(mr any) { mr.(*MR).reg.freeReused() }
+	verbs.MaxInline = func(ctx any, n int) int {
+		if p, ok := ctx.(*Context).impl.(driver.Inliner); ok {
+			n = min(n, p.MaxInline())
+		}
+		return n
+	}
 	verbs.OnIdle = func(ctx any, f func() error, but ...any) { ctx.(*Context).onIdle(f, objectsOf(but)...) }
 	driver.HandleOf = func(o any) uint32 { return o.(hasObject).asObject().handle }
 	driver.MemoryOf = func(pd any) driver.Memory { return pd.(*PD).memory() }

@@ -75,6 +75,12 @@ type Numbered interface {
 	SetSendPSN(psn uint32)
 }
 
+// An Inliner is a [Context] of a device whose requests have little room for data.
+type Inliner interface {
+	// MaxInline returns the largest uverbs.QPConfig.MaxInline.
+	MaxInline() int
+}
+
 // A Limited is an [SRQ] whose provider tells the device the limit.
 type Limited interface {
 	// SetLimit is called when Modify has set SRQAttr.Limit. It is serialised with PostRecv.

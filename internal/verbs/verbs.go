@@ -57,6 +57,10 @@ var PortDown func(ctx any, port int) bool
 // must not block, and must not call methods of the SRQ.
 var WatchSRQ func(srq any, limit func(), dropped func(wrID uint64))
 
+// MaxInline returns n, or the largest MaxInline that QPs of a uverbs.Context can have, if the provider says that it is
+// less.
+var MaxInline func(ctx any, n int) int
+
 // SendsInFlight returns how many sends of a uverbs.QP the device may still be working on:
 // SendsOutstanding minus those whose completions have not been polled, which stay in the CQ. On
 // devices that release requests by completions, a request without Signaled counts until a later one

@@ -125,6 +125,9 @@ func (c *deviceContext) CreateAH(
 	return reply, err
 }
 
+// MaxInline implements driver.Inliner.
+func (c *deviceContext) MaxInline() int { return maxInline }
+
 // Retire implements driver.Context.
 func (c *deviceContext) Retire() error {
 	return errors.Join(c.shared.Retire(), c.bell.mem.Retire(), c.bell.pacer.retire())
