@@ -89,7 +89,7 @@ var layers = []struct {
 		"internal/sim/call", "internal/sim/devfile", "internal/sim/ioctltest", "internal/uapi"}},
 	{"internal/sim/fakebnxt", []string{"uverbs", "internal/ioctl", "internal/machine", "internal/nldev", "internal/race",
 		"internal/sim/call", "internal/sim/connectx/loop", "internal/sim/connectx/roce", "internal/sim/connectx/transport",
-		"internal/sim/devfile", "internal/sim/ioctltest", "internal/uapi"}},
+		"internal/sim/devfile", "internal/sim/ioctltest", "internal/sim/rdmacmtest", "internal/rdmacm", "internal/uapi"}},
 	{"internal/sim/foreign", []string{"internal/ctxerr", "internal/ioctl", "internal/machine", "internal/nldev",
 		"internal/rdmacm", "internal/sim/ioctltest", "internal/sim/rdmacmtest",
 		"internal/uapi"}},

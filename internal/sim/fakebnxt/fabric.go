@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -11,11 +12,13 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/internal/sim/connectx/loop"
 	"github.com/goverbs/goverbs/internal/sim/connectx/roce"
 	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/internal/sim/devfile"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
+	"github.com/goverbs/goverbs/internal/sim/rdmacmtest"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -63,6 +66,7 @@ type Fabric struct {
 	cfg     Config
 	loop    loop.Loop
 	devices []*Device
+	cm      *rdmacmtest.Kernel
 }
 
 // A Device is an adapter.
@@ -88,6 +92,13 @@ func New(t testing.TB, n int, cfg Config) *Fabric {
 	for i := range n {
 		f.devices = append(f.devices, newDevice(f, i))
 	}
+	f.cm = rdmacmtest.New(t)
+	first := f.devices[0]
+	f.cm.Set(func() {
+		f.cm.PathMTU = 5 // IBV_MTU_4096
+		f.cm.Machine = rdmacmtest.Machine{Addrs: []netip.Addr{Addr}, DevIndex: first.index + 1,
+			NodeGUID: bits.ReverseBytes64(first.guid()), SGIDIndex: uint8(len(first.gids) - 1)}
+	})
 	machine.Replace(func() machine.Machine { return f })
 	t.Cleanup(func() {
 		machine.Replace(nil)
@@ -113,6 +124,15 @@ func newDevice(f *Fabric, i int) *Device {
 	}
 	return d
 }
+
+// Addr is the address of the first device, which programs can connect to with the connection manager.
+var Addr = netip.MustParseAddr("192.0.2.1")
+
+// OpenCM implements rdmacm.Machine.
+func (f *Fabric) OpenCM() (*rdmacm.File, error) { return f.cm.Open() }
+
+// OpenForeignCM opens the connection manager for a program in another process.
+func (f *Fabric) OpenForeignCM() (*rdmacmtest.Foreign, error) { return f.cm.OpenForeign() }
 
 // Device returns device number i.
 func (f *Fabric) Device(i int) *Device { return f.devices[i] }
@@ -164,7 +184,7 @@ func (d *Device) Send(path *transport.Path, p *roce.Packet) {
 func (f *Fabric) Devices() (all []nldev.Device, err error) {
 	const adapter = 1 // RDMA_NODE_IB_CA
 	for _, d := range f.devices {
-		all = append(all, nldev.Device{Index: d.index, Name: d.Name(), NodeGUID: d.guid(), NodeType: adapter, Ports: 1,
+		all = append(all, nldev.Device{Index: d.index + 1, Name: d.Name(), NodeGUID: d.guid(), NodeType: adapter, Ports: 1,
 			FWVersion: "231.0.0.0", Char: &nldev.CharDev{Name: d.node(), ABI: uapi.BNXT_RE_ABI_VERSION, Major: 231,
 				Minor: 192 + d.index, DriverID: uapi.RDMA_DRIVER_BNXT_RE}})
 	}
