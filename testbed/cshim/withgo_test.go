@@ -10,90 +10,23 @@ import (
 	"net"
 	"testing"
 
-	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/internal/sim/foreign"
 	"github.com/goverbs/goverbs/testbed/cshim"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-const msgLen = 16 // of rdma_client and rdma_server
-
 // C's rdma_client asks a server in Go.
 func TestGoServer(t *testing.T) {
 	n := verbstest.NewNetwork(t)
 	server, client := n.Machine(), n.Machine()
-	served := make(chan error, 1)
-	server.Run(func() {
-		l, err := cm.Listen(":7471", &cm.ListenOptions{Options: cm.Options{Setup: postReceive}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { served <- errors.Join(serveOne(t.Context(), l), l.Close()) }()
-	})
-	out := output(t, cshim.New(t, client).Command("rdma_client", "-s", server.Addr().String()))
-	if want := "rdma_client: start\nrdma_client: end 0\n"; out != want {
-		t.Errorf("rdma_client prints %q, want %q", out, want)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-}
-
-// postReceive allocates the memory of a connection and posts its receive.
-func postReceive(c *cm.Conn) error {
-	mr, err := c.AllocMsgs(2 * msgLen)
-	if err != nil {
-		return err
-	}
-	c.Own(mr)
-	c.ID().Context = mr
-	return c.PostRecv(1, mr.SGE(0, msgLen))
-}
-
-func serveOne(ctx context.Context, l *cm.Listener) error {
-	c, err := l.Accept(ctx)
-	if err != nil {
-		return err
-	}
-	wc, err := c.RecvComp(ctx)
-	if err == nil && wc.ByteLen != msgLen {
-		err = fmt.Errorf("a message of %d bytes", wc.ByteLen)
-	}
-	if err != nil {
-		return errors.Join(err, c.Close())
-	}
-	err = c.PostSend(2, uverbs.Signaled, c.ID().Context.(*uverbs.MR).SGE(msgLen, msgLen))
-	if err == nil {
-		_, err = c.SendComp(ctx)
-	}
-	<-c.Disconnected()
-	return errors.Join(err, c.Close())
+	cshim.PlayGoServer(t, server.Run, server.Addr().String(), cshim.New(t, client))
 }
 
 // A client in Go asks C's rdma_server.
 func TestGoClient(t *testing.T) {
 	n := verbstest.NewNetwork(t)
-	m, client := n.Machine(), n.Machine()
-	h := cshim.New(t, m)
-	server := start(t, h.Command("rdma_server", "-s", m.Addr().String()))
-	h.Await(func(s foreign.Stats) bool { return s.Listens > 0 })
-	client.Run(func() {
-		c, err := cm.Dial(t.Context(), m.AddrPort(7471).String(), &cm.Options{Setup: postReceive})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = c.PostSend(2, uverbs.Signaled, c.ID().Context.(*uverbs.MR).SGE(msgLen, msgLen))
-		if err == nil {
-			_, err = c.RecvComp(t.Context())
-		}
-		if err = errors.Join(err, c.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	if out, want := server.finish(t), "rdma_server: start\nrdma_server: end 0\n"; out != want {
-		t.Errorf("rdma_server prints %q, want %q", out, want)
-	}
+	server, client := n.Machine(), n.Machine()
+	cshim.PlayGoClient(t, client.Run, server.Addr().String(), cshim.New(t, server))
 }
 
 // A server in Go plays with C's ibv_rc_pingpong.

@@ -23,3 +23,15 @@ func TestCMPrograms(t *testing.T) {
 		}
 	}
 }
+
+// C's rdma_client and rdma_server talk with this library's cm, on one device.
+func TestWithGo(t *testing.T) {
+	for name, cfg := range models {
+		t.Run(name, func(t *testing.T) {
+			h := cshim.NewBnxt(t, fakebnxt.New(t, 1, cfg).Device(0))
+			run := func(f func()) { f() }
+			t.Run("server in Go", func(t *testing.T) { cshim.PlayGoServer(t, run, fakebnxt.Addr.String(), h) })
+			t.Run("client in Go", func(t *testing.T) { cshim.PlayGoClient(t, run, fakebnxt.Addr.String(), h) })
+		})
+	}
+}
