@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,34 +20,10 @@ import (
 // flags holds the flags with which gcc compiles a program for a guest.
 type flags struct{ compile, link []string }
 
-// rootFlags links the guest's RDMA headers and library into dir, and nothing else of the
-// guest. Everything else is this machine's, which is older.
+// rootFlags returns the flags for the RDMA libraries of guests, which it links into dir.
 func rootFlags(ctx context.Context, dir string) (f flags, err error) {
-	set, err := bed.Ensure(ctx, os.Stderr, bed.Root)
-	if err != nil {
-		return f, err
-	}
-	tree, err := set.Tree(bed.Root)
-	if err != nil {
-		return f, err
-	}
-	lib := filepath.Join(tree, "usr/lib/x86_64-linux-gnu")
-	for name, to := range map[string]string{
-		"include/infiniband": filepath.Join(tree, "usr/include/infiniband"),
-		"include/rdma":       filepath.Join(tree, "usr/include/rdma"),
-		"lib/libibverbs.so":  filepath.Join(lib, "libibverbs.so.1"),
-		"lib/librdmacm.so":   filepath.Join(lib, "librdmacm.so.1"),
-	} {
-		at := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			return f, err
-		}
-		if err := os.Symlink(to, at); err != nil && !errors.Is(err, os.ErrExist) {
-			return f, err
-		}
-	}
-	return flags{[]string{"-I" + filepath.Join(dir, "include")},
-		[]string{"-L" + filepath.Join(dir, "lib"), "-Wl,--allow-shlib-undefined,--as-needed"}}, nil
+	f.compile, f.link, err = bed.RDMAFlags(ctx, dir)
+	return f, err
 }
 
 const libfabric = "fabric"

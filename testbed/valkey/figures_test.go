@@ -86,21 +86,8 @@ func parseFigure(t *testing.T, line, figure string) (call string, value float64)
 func buildCgo(t *testing.T, checkout string) string {
 	t.Helper()
 	dir := t.TempDir()
-	b, err := bed.Ensure(t.Context(), os.Stderr, bed.Root)
+	compile, link, err := bed.RDMAFlags(t.Context(), dir)
 	check(t, err)
-	tree, err := b.Tree(bed.Root)
-	check(t, err)
-	libs := filepath.Join(tree, "usr/lib/x86_64-linux-gnu")
-	for from, to := range map[string]string{
-		filepath.Join(tree, "usr/include/infiniband"): "include/infiniband",
-		filepath.Join(tree, "usr/include/rdma"):       "include/rdma",
-		filepath.Join(libs, "libibverbs.so.1"):        "lib/libibverbs.so",
-		filepath.Join(libs, "librdmacm.so.1"):         "lib/librdmacm.so",
-	} {
-		to = filepath.Join(dir, to)
-		check(t, os.MkdirAll(filepath.Dir(to), 0o755))
-		check(t, os.Symlink(from, to))
-	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		check(t, err)
@@ -116,8 +103,8 @@ func buildCgo(t *testing.T, checkout string) string {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		c := exec.CommandContext(ctx, "go", argv...)
-		c.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2 -I"+filepath.Join(dir, "include"),
-			"CGO_LDFLAGS=-L"+filepath.Join(dir, "lib")+" -Wl,--allow-shlib-undefined,--as-needed")
+		c.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2 "+strings.Join(compile, " "),
+			"CGO_LDFLAGS="+strings.Join(link, " "))
 		out, err := c.CombinedOutput()
 		cancel()
 		if err != nil {
