@@ -59,7 +59,7 @@ var layers = []struct {
 	{"rdma", []string{"cm", "uverbs", "internal/ctxerr", "internal/lead", "internal/machine", "internal/memlock",
 		"internal/quota", "internal/verbs"}},
 	{"rsocket", []string{"cm", "uverbs", "internal/lead", "internal/memlock", "internal/quota"}},
-	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak"}},
+	{"internal/provider", []string{"uverbs", "internal/driver", "internal/ioctl", "internal/leak", "internal/uapi"}},
 	{"provider/all", []string{"provider/..."}},
 	{"internal/firmware", []string{"uverbs", "internal/ioctl", "internal/uapi"}},
 	{"provider/mlx5/devx", []string{"uverbs", "mmio", "provider/mlx5", "internal/ctxerr", "internal/driver",

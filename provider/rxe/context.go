@@ -74,7 +74,7 @@ func (c *deviceContext) CreateQP(
 			return nil, reply, errors.Join(err, sq.retire(false))
 		}
 	}
-	q.bell.init(c.dev, c.byWrite, reply.Handle)
+	q.bell.Init(c.dev, c.byWrite, reply.Handle)
 	q.use(sq, rq, uverbs.QPCap(reply.Cap), &q.bell)
 	q.sq.owner = env.Owner
 	switch cfg.Type {
@@ -121,7 +121,7 @@ func (c *deviceContext) Retire() error { return nil }
 // mapRing maps a ring that the kernel offers, with m. Each offer can be mapped once.
 func (c *deviceContext) mapRing(m *provider.Mapping, kind string, mi uapi.Mminfo, need int) (ring, error) {
 	if err := m.Map(c.dev, int64(mi.Offset), int(mi.Size)); err != nil {
-		return ring{}, kernelError("map "+kind, c.dev.Name(), err)
+		return ring{}, provider.KernelError("map "+kind, c.dev.Name(), err)
 	}
 	r, err := newRing(kind, m, need)
 	if err != nil {

@@ -137,7 +137,7 @@ func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 	case c.retired.Load() || errors.Is(err, os.ErrClosed):
 		return uverbs.ErrClosed
 	}
-	return kernelError("arm CQ", c.ctx.dev.Name(), err)
+	return provider.KernelError("arm CQ", c.ctx.dev.Name(), err)
 }
 
 // Resize implements driver.CQ.

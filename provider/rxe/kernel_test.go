@@ -368,7 +368,7 @@ func newCQ(ctx *deviceContext, r ring) *cq {
 
 func newBell(dev *ioctl.Device, byWrite bool, qpHandle uint32) *bell {
 	b := new(bell)
-	b.init(dev, byWrite, qpHandle)
+	b.Init(dev, byWrite, qpHandle)
 	return b
 }
 

@@ -57,7 +57,7 @@ func (q *qp) Reset() error {
 		q.rq.refresh()
 	}
 	if err != nil {
-		return kernelError("reset QP", "", err)
+		return provider.KernelError("reset QP", "", err)
 	}
 	return nil
 }

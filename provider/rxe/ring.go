@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -118,15 +116,3 @@ func badRing(kind, format string, args ...any) error {
 
 // errIndex reports that the kernel's index in a ring is out of range.
 var errIndex error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI, Detail: "the kernel's index is outside the ring"}
-
-// kernelError wraps the error of a system call. The caller in package uverbs
-// decides whether EIO means that the device is gone.
-func kernelError(op, object string, err error) error {
-	e := &uverbs.Error{Op: op, Object: object}
-	if errno, ok := err.(unix.Errno); ok {
-		e.Errno = errno
-	} else {
-		e.Kind, e.Detail = uverbs.ErrClosed, err.Error()
-	}
-	return e
-}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -100,5 +101,5 @@ func (q *qp) FlushRecv() error {
 	case q.retired.Load() || errors.Is(err, os.ErrClosed):
 		return uverbs.ErrClosed
 	}
-	return kernelError("flush receives", "", err)
+	return provider.KernelError("flush receives", "", err)
 }
