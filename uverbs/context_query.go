@@ -121,11 +121,14 @@ func (c *Context) activePort() (int, error) {
 		Detail: state + ": set the network interface up, or connect the cable"}
 }
 
-// PKeys returns the P_Key table of a port, in host order. It returns [ErrInvalid] if the device
+// PKeys returns the P_Key table of a port, in host order. On iWARP there is none. It returns [ErrInvalid] if the device
 // has no such port.
 func (c *Context) PKeys(port int) ([]uint16, error) {
 	if err := c.checkPort("read P_Keys", port); err != nil {
 		return nil, err
+	}
+	if c.device.NodeType == NodeRNIC {
+		return nil, nil
 	}
 	keys, err := machine.PKeys(c.machine, c.name, uint32(port))
 	if err != nil {

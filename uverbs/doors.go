@@ -13,6 +13,7 @@ func init() {
 	verbs.Interrupt = func(cq any, on bool) { cq.(*CQ).interrupt(on) }
 	verbs.WatchSRQ = func(srq any, limit func(), dropped func(wrID uint64)) { srq.(*SRQ).watch(limit, dropped) }
 	verbs.SendsInFlight = func(qp any) int { return qp.(*QP).sendsInFlight() }
+	verbs.Established = func(qp any, depth uint8) { qp.(*QP).established(depth) }
 	verbs.CloseIdle = func(ctx any, but ...any) error { return ctx.(*Context).closeIdle(objectsOf(but)...) }
 	verbs.AllocReused = func(pd any, n int, access uint32) (any, error) {
 		return pd.(*PD).allocBy((*backing).allocReused, n, Access(access))
@@ -30,6 +31,11 @@ func init() {
 	verbs.OnIdle = func(ctx any, f func() error, but ...any) { ctx.(*Context).onIdle(f, objectsOf(but)...) }
 	driver.HandleOf = func(o any) uint32 { return o.(hasObject).asObject().handle }
 	driver.MemoryOf = func(pd any) driver.Memory { return pd.(*PD).memory() }
+	driver.WakeCQ = func(cq any) {
+		if cq := cq.(*CQ); cq.channel != nil {
+			cq.wake()
+		}
+	}
 	driver.Purge = func(cq, queue any) {
 		if cq := cq.(*CQ); !cq.ctx.ending.Load() {
 			cq.purge(queue)

@@ -174,6 +174,9 @@ func (r *registration) command(p *PD, start, length, iova uint64, a Access) erro
 	defer cmd.Put()
 	resp := ioctl.Write[uapi.IbUverbsRegMrResp](cmd, uapi.IB_USER_VERBS_CMD_REG_MR, &uapi.IbUverbsRegMr{
 		Start: start, Length: length, HcaVa: iova, PdHandle: p.handle, AccessFlags: r.ctx.accessFlags(a)})
+	if p, ok := r.ctx.impl.(driver.MRExtender); ok {
+		cmd.UHW(p.RegMRParts())
+	}
 	if err := r.ctx.dev.Do(cmd); err != nil {
 		return err
 	}

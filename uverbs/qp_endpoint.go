@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // An Endpoint describes a QP to a peer that connects to it. Two programs exchange their
@@ -135,6 +137,10 @@ type localPath struct {
 
 // localPath returns the GID and the port that the QP uses. See localGID for hint.
 func (q *QP) localPath(hint netip.Addr) (l localPath, err error) {
+	if q.ctx.device.NodeType == NodeRNIC {
+		return l, &Error{Op: "query endpoint", Object: q.String(), Kind: ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "on iWARP, only rdma_cm connects QPs: use package cm"}
+	}
 	if l.gid, err = q.localGID(hint); err != nil {
 		return l, err
 	}

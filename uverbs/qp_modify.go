@@ -84,6 +84,24 @@ func (q *QP) enter(s QPState) error {
 	return err
 }
 
+// established is verbs.Established.
+func (q *QP) established(depth uint8) {
+	q.stateMu.Lock()
+	defer q.stateMu.Unlock()
+	q.lockBoth()
+	defer q.unlockBoth()
+	if q.state >= StateRTS || q.sendGate.Load() == gateClosed {
+		return
+	}
+	if p, ok := q.impl.(driver.RdAtomic); ok {
+		p.SetRdAtomic(depth)
+	}
+	q.state = StateRTS
+	send, recv := q.gatesOf(StateRTS)
+	q.sendGate.set(q.ctx, send)
+	q.recvGate.set(q.ctx, recv)
+}
+
 // gatesOf returns the gates of both queues in a state.
 func (q *QP) gatesOf(s QPState) (send, recv uint32) {
 	if s < StateRTS {

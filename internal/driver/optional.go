@@ -173,6 +173,10 @@ type DM interface {
 	Retire() error
 }
 
+// WakeCQ makes the waiters of a uverbs.CQ look whether it is ready, for a provider whose device raises no event for a
+// completion. Package uverbs sets it.
+var WakeCQ func(cq any)
+
 // WithDM calls f with the provider's part of a uverbs.DM, which is not closed
 // meanwhile, and explains the error of f. Package uverbs sets it.
 var WithDM func(dm any, op string, f func(DM) error) error
@@ -205,6 +209,12 @@ type Description struct {
 	HashFields                    uint64
 	HashFunctions                 uint8
 	MinRate, MaxRate, RateQPTypes uint32
+}
+
+// An MRExtender is a [Context] whose kernel driver has a part in REG_MR.
+type MRExtender interface {
+	// RegMRParts returns the driver's part of the command, and the length of that of its reply.
+	RegMRParts() (in []byte, out int)
 }
 
 // An MRAccessor is a [Context] of a device that may leave it to the CPU to copy short

@@ -67,3 +67,7 @@ var MaxInline func(ctx any, n int) int
 // has completed. SendsInFlight holds the CQ's lock: a CQ with SingleGoroutine must not be polled
 // meanwhile. The result is 0 for a closed QP.
 var SendsInFlight func(qp any) int
+
+// Established moves a uverbs.QP to RTS without a command: on iWARP, the kernel has done it, or does it with the command
+// that follows. depth is the number of READs that the connection allows. A QP that is beyond RTS stays there.
+var Established func(qp any, depth uint8)
