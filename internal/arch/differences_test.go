@@ -33,6 +33,7 @@ var deviceFiles = map[string]string{
 	"provider/mlx5/faults_device_test.go":   "machines in memory have no on-demand paging",
 	"provider/mlx5/memoryop_device_test.go": "machines in memory execute no operations on device memory",
 	"provider/rxe/device_test.go":           "rxe does not exist in memory",
+	"provider/siw/device_test.go":           "siw does not exist in memory",
 	"rdma/alloc_test.go":                    "counts allocations, also the device's",
 	"rdma/busy_device_test.go":              "the server is another process",
 	"rdma/dmabuf_unsafe_test.go":            "dma-bufs of the kernel",

@@ -3965,3 +3965,140 @@ const (
 	BNXT_RE_METHOD_GET_TOGGLE_MEM     = 0x1000
 	BNXT_RE_METHOD_RELEASE_TOGGLE_MEM = 0x1001
 )
+
+// Macros (rdma/siw-abi.h).
+const (
+	SIW_ABI_VERSION = 1
+	SIW_MAX_SGE     = 6
+)
+
+// Constants of enum siw_opcode (rdma/siw-abi.h).
+const (
+	SIW_OP_WRITE           = 0
+	SIW_OP_READ            = 1
+	SIW_OP_READ_LOCAL_INV  = 2
+	SIW_OP_SEND            = 3
+	SIW_OP_SEND_WITH_IMM   = 4
+	SIW_OP_SEND_REMOTE_INV = 5
+	SIW_OP_FETCH_AND_ADD   = 6
+	SIW_OP_COMP_AND_SWAP   = 7
+	SIW_OP_RECEIVE         = 8
+	SIW_NUM_OPCODES        = 12
+)
+
+// Constants of enum siw_wqe_flags (rdma/siw-abi.h).
+const (
+	SIW_WQE_VALID      = 0x1
+	SIW_WQE_INLINE     = 0x2
+	SIW_WQE_SIGNALLED  = 0x4
+	SIW_WQE_SOLICITED  = 0x8
+	SIW_WQE_READ_FENCE = 0x10
+)
+
+// Constants of enum siw_notify_flags (rdma/siw-abi.h).
+const (
+	SIW_NOTIFY_SOLICITED       = 0x1
+	SIW_NOTIFY_NEXT_COMPLETION = 0x2
+)
+
+// Constants of enum siw_wc_status (rdma/siw-abi.h).
+const (
+	SIW_WC_SUCCESS         = 0
+	SIW_WC_LOC_LEN_ERR     = 1
+	SIW_WC_LOC_PROT_ERR    = 2
+	SIW_WC_LOC_QP_OP_ERR   = 3
+	SIW_WC_WR_FLUSH_ERR    = 4
+	SIW_WC_BAD_RESP_ERR    = 5
+	SIW_WC_LOC_ACCESS_ERR  = 6
+	SIW_WC_REM_ACCESS_ERR  = 7
+	SIW_WC_REM_INV_REQ_ERR = 8
+	SIW_WC_GENERAL_ERR     = 9
+	SIW_NUM_WC_STATUS      = 10
+)
+
+// SiwUrespCreateCq is struct siw_uresp_create_cq (rdma/siw-abi.h).
+type SiwUrespCreateCq struct {
+	_      structs.HostLayout
+	CqId   uint32
+	NumCqe uint32
+	CqKey  uint64
+}
+
+// SiwUrespCreateQp is struct siw_uresp_create_qp (rdma/siw-abi.h).
+type SiwUrespCreateQp struct {
+	_      structs.HostLayout
+	QpId   uint32
+	NumSqe uint32
+	NumRqe uint32
+	Pad    uint32
+	SqKey  uint64
+	RqKey  uint64
+}
+
+// SiwUreqRegMr is struct siw_ureq_reg_mr (rdma/siw-abi.h).
+type SiwUreqRegMr struct {
+	_        structs.HostLayout
+	StagKey  uint8
+	Reserved [3]byte
+	Pad      uint32
+}
+
+// SiwUrespRegMr is struct siw_uresp_reg_mr (rdma/siw-abi.h).
+type SiwUrespRegMr struct {
+	_    structs.HostLayout
+	Stag uint32
+	Pad  uint32
+}
+
+// SiwUrespCreateSrq is struct siw_uresp_create_srq (rdma/siw-abi.h).
+type SiwUrespCreateSrq struct {
+	_      structs.HostLayout
+	NumRqe uint32
+	Pad    uint32
+	SrqKey uint64
+}
+
+// SiwUrespAllocCtx is struct siw_uresp_alloc_ctx (rdma/siw-abi.h).
+type SiwUrespAllocCtx struct {
+	_     structs.HostLayout
+	DevId uint32
+	Pad   uint32
+}
+
+// SiwSge is struct siw_sge (rdma/siw-abi.h).
+type SiwSge struct {
+	_      structs.HostLayout
+	Laddr  uint64
+	Length uint32
+	Lkey   uint32
+}
+
+// SiwSqe is struct siw_sqe (rdma/siw-abi.h).
+type SiwSqe struct {
+	_      structs.HostLayout
+	Id     uint64
+	Flags  uint16
+	NumSge uint8
+	Opcode uint8
+	Rkey   uint32
+	Raddr  uint64
+	Sge    [6]SiwSge
+}
+
+// SiwRqe is struct siw_rqe (rdma/siw-abi.h).
+type SiwRqe struct {
+	_      structs.HostLayout
+	Id     uint64
+	Flags  uint16
+	NumSge uint8
+	Opcode uint8
+	Unused uint32
+	Sge    [6]SiwSge
+}
+
+// SiwCqCtrl is struct siw_cq_ctrl (rdma/siw-abi.h).
+type SiwCqCtrl struct {
+	_     structs.HostLayout
+	Flags uint32
+	Pad   uint32
+}

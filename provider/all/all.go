@@ -9,4 +9,5 @@ import (
 	_ "github.com/goverbs/goverbs/provider/efa"     // Elastic Fabric Adapter
 	_ "github.com/goverbs/goverbs/provider/mlx5"    // ConnectX and BlueField
 	_ "github.com/goverbs/goverbs/provider/rxe"     // soft-RoCE
+	_ "github.com/goverbs/goverbs/provider/siw"     // soft-iWARP
 )

@@ -188,6 +188,36 @@ func (q *deviceQP) Reset() error {
 
 func (q *deviceQP) Retire(bool) error { return q.Close() }
 
+// Between returns a Rig without memory whose QP sends with a client's QP and receives with that of the server: the two
+// ends of a connection, with one CQ.
+func Between(t *testing.T, client, server *uverbs.QP, cq *uverbs.CQ) *Rig {
+	q := &betweenQP{deviceQP: deviceQP{t: t, QP: client}, server: server}
+	return &Rig{QP: q, CQ: betweenCQ{deviceCQ{cq}, q}, Cap: client.Cap(), QPN: client.QPN()}
+}
+
+type betweenQP struct {
+	deviceQP
+	server *uverbs.QP
+}
+
+func (q *betweenQP) PostRecv(wrs []uverbs.RecvWR) (int, error) { return q.server.PostRecv(wrs...) }
+
+// A betweenCQ returns the completions of both QPs as those of the client's.
+type betweenCQ struct {
+	deviceCQ
+	q *betweenQP
+}
+
+func (c betweenCQ) Poll(wcs []uverbs.WC) (int, error) {
+	n, err := c.deviceCQ.Poll(wcs)
+	for i := range wcs[:n] {
+		if wcs[i].QPNum == c.q.server.QPN() {
+			wcs[i].QPNum = c.q.QPN()
+		}
+	}
+	return n, err
+}
+
 // A deviceSRQ implements provider.SRQ with a uverbs.SRQ.
 type deviceSRQ struct{ *uverbs.SRQ }
 

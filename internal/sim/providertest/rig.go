@@ -106,6 +106,25 @@ func RunSRQ(t *testing.T, open func(t *testing.T) *Rig) {
 	})
 }
 
+// RunIWARP runs the suite for iWARP, which has no immediate data, no atomics, no RESET, and READs of one SGE. open
+// returns a Rig as for Run.
+func RunIWARP(t *testing.T, open func(t *testing.T) *Rig) {
+	run(t, open, []test{
+		{"SendRecv", sendRecv},
+		{"WriteAndRead", iwarpWriteAndRead},
+		{"Inline", inline},
+		{"Unsignaled", unsignaled},
+		{"Batch", iwarpBatch},
+		{"BatchDropped", batchDropped},
+		{"BadRequest", badRequest},
+		{"Refused", iwarpRefused},
+		{"Full", full},
+		{"Laps", laps},
+		{"Failed", failed},
+		{"NothingAllocated", nothingAllocated},
+	})
+}
+
 // RunUC runs the suite for UC. open returns a Rig with a QP of type UC.
 func RunUC(t *testing.T, open func(t *testing.T) *Rig) {
 	run(t, open, []test{
