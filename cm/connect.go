@@ -196,6 +196,9 @@ func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) e
 		return id.wrap(op, id.describe(), err,
 			"the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
 	}
+	if errors.Is(err, unix.ECONNREFUSED) { // iWARP connects by TCP
+		return id.wrap(op, id.describe(), err, RejectInvalidServiceID.String())
+	}
 	return id.wrap(op, id.describe(), err, "")
 }
 

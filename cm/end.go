@@ -19,10 +19,19 @@ type flushedError struct{ end, flush error }
 func (e *flushedError) Error() string   { return e.end.Error() + ": the request was flushed" }
 func (e *flushedError) Unwrap() []error { return []error{e.end, e.flush} }
 
+// errStreamEnded is why iWARP flushes a request: the kernel does so when the TCP connection ends, before the event of
+// the end.
+var errStreamEnded = &Error{Object: "the connection", Kind: ErrDisconnected, Errno: unix.ECONNRESET,
+	Detail: "the stream has ended: the peer has disconnected, or a request has failed before"}
+
 // completionError returns the error of a completion. For a flushed request it adds
 // why the connection has ended.
-func (id *ID) completionError(status uverbs.WCStatus, err error) error {
-	if end := id.life.err(); end != nil && status == uverbs.WCWRFlushErr {
+func (id *ID) completionError(cq *uverbs.CQ, status uverbs.WCStatus, err error) error {
+	end := id.life.err()
+	if end == nil && cq.Context().Device().NodeType == uverbs.NodeRNIC {
+		end = errStreamEnded // the event is about to come
+	}
+	if end != nil && status == uverbs.WCWRFlushErr {
 		return &flushedError{end: withOp(opWait, end), flush: err}
 	}
 	return err

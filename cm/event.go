@@ -114,7 +114,8 @@ func (e *Event) Err() error {
 		return &Error{Object: e.subject.String(), Kind: ErrDisconnected, Errno: unix.ECONNRESET,
 			Detail: "the connection has ended"}
 	case e.Type == EventRejected:
-		return e.rejected(RejectReason(e.Status), RejectReason(e.Status).String())
+		r := rejectReason(e.Status)
+		return e.rejected(r, r.String())
 	case e.Type == EventUnreachable && e.Status > 0:
 		return e.lookupError()
 	case op == "" && e.Status >= 0:
@@ -128,6 +129,17 @@ func (e *Event) Err() error {
 		kind = ErrUnreachable
 	}
 	return &Error{Op: op, Object: e.subject.String(), Kind: kind, Errno: errno, Detail: explainStatus(e.Type, errno)}
+}
+
+// rejectReason returns the reason of a status, which on iWARP is the errno of the TCP connection.
+func rejectReason(status int) RejectReason {
+	switch {
+	case status >= 0:
+		return RejectReason(status)
+	case unix.Errno(-status) == unix.ECONNREFUSED:
+		return RejectInvalidServiceID
+	}
+	return RejectConsumer
 }
 
 func (e *Event) rejected(r RejectReason, why string) error {

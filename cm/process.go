@@ -82,6 +82,7 @@ func (id *ID) react(e *Event) bool {
 		e.Type = EventEstablished
 		id.life.enter(phaseEstablished)
 	case EventEstablished:
+		id.establishedRNIC(e.Conn.ResponderResources)
 		id.life.enter(phaseEstablished)
 	case EventRejected:
 		if id.life.current() == phaseFailed {

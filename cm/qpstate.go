@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -143,7 +144,21 @@ func (id *ID) toRTR(resources uint8) error {
 	return id.queryGrantedECE()
 }
 
-func (id *ID) toRTS(depth uint8) error { return id.advance(uverbs.StateRTS, depth) }
+func (id *ID) toRTS(depth uint8) error {
+	if err := id.advance(uverbs.StateRTS, depth); err != nil {
+		return err
+	}
+	id.establishedRNIC(depth)
+	return nil
+}
+
+// establishedRNIC moves the QP to RTS if the device is one of iWARP, whose kernel moves its part with the connection.
+// depth is the number of READs that the connection allows.
+func (id *ID) establishedRNIC(depth uint8) {
+	if qp := id.qp.Load(); qp != nil && id.dev != nil && id.dev.rnic {
+		verbs.Established(qp, depth)
+	}
+}
 
 var toErr = uverbs.QPAttr{State: uverbs.StateErr}
 

@@ -275,7 +275,7 @@ func (id *ID) completion(ctx context.Context, own, used *uverbs.CQ) (uverbs.WC, 
 		return uverbs.WC{}, id.waitError(ctx, err)
 	}
 	if err := wcs[0].Err(); err != nil {
-		return wcs[0], id.completionError(wcs[0].Status, err)
+		return wcs[0], id.completionError(own, wcs[0].Status, err)
 	}
 	return wcs[0], nil
 }

@@ -159,6 +159,9 @@ func (l *link) explain(err error) error {
 			}
 		}
 	}
+	if l.sends.Context().Device().NodeType == uverbs.NodeRNIC {
+		return errDisconnected // iWARP flushes before the event comes
+	}
 	return err
 }
 
