@@ -3,6 +3,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/memlock"
@@ -17,7 +18,8 @@ import (
 // two sides speak no common version of the protocol. A listener of this package sends the reason if it refuses a
 // client: [ErrServerBusy], [ErrServerLimit], [ErrVersion], [ErrProtocol] or [ErrUnauthenticated]. A program that does
 // not use this package and rejects the connection cannot be distinguished from one that ends: the error is
-// [cm.ErrRejected]. The other errors are those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
+// [cm.ErrRejected]. On iWARP, which has no immediate data, the error is [uverbs.ErrNotSupported]. The other errors are
+// those of [cm.Dial], with [uverbs.ErrInvalid] for Options out of range.
 func Dial(ctx context.Context, addr string, o *Options) (*Conn, error) {
 	full, err := o.complete(maxDialData)
 	if err == nil {
@@ -58,6 +60,9 @@ func newConn(m *cm.Conn, o *Options) *Conn {
 
 // prepare creates what the QP needs.
 func (c *Conn) prepare(qp *uverbs.QPConfig) error {
+	if c.cm.Verbs().Device().NodeType == uverbs.NodeRNIC {
+		return errIWARP
+	}
 	c.cm.Own(closerFunc(c.closeResources))
 	c.pool = openPool(c.cm.PD())
 	if err := c.joinShared(); err != nil {
@@ -157,3 +162,7 @@ func (c *Conn) closeResources() error {
 	}
 	return errors.Join(errs...)
 }
+
+// errIWARP is the error of a connection on iWARP.
+var errIWARP = fmt.Errorf("%w: messages have immediate data, which iWARP does not have: use RoCE or InfiniBand there, "+
+	"or package rsocket or cm", uverbs.ErrNotSupported)

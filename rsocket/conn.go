@@ -52,6 +52,7 @@ type Conn struct {
 	receiver
 	mappings
 	keepAlive
+	iwarp *iwarp // nil for other devices
 }
 
 // newConn returns a connection that does not exist yet.
@@ -71,18 +72,28 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 	if err != nil {
 		return err
 	}
-	if c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: sends + receives}); err != nil {
+	requests, inline := sends, c.config.Inline
+	if c.isIWARP() { // a message is a request of its own
+		requests, inline = 2*sends, max(inline, messageLen)
+	}
+	if c.cq, err = c.cm.Verbs().CreateCQ(uverbs.CQConfig{Entries: requests + receives}); err != nil {
 		return err
 	}
 	c.cq.SetPolling(c.config.Polling)
 	qp.SendCQ, qp.RecvCQ, c.waiters.CQ = c.cq, c.cq, c.cq
-	qp.MaxSendWR, qp.MaxRecvWR, qp.MaxSendSGE, qp.MaxInline = sends, receives, 2, c.config.Inline
+	qp.MaxSendWR, qp.MaxRecvWR, qp.MaxSendSGE, qp.MaxInline = requests, receives, 2, inline
 	c.initSends(sends)
 	if err := c.allocSends(); err != nil {
 		return err
 	}
 	return c.allocReceives(receives)
 }
+
+// isIWARP reports whether the device of a connection is one of iWARP.
+func (c *Conn) isIWARP() bool { return isRNIC(c.cm.Verbs().Device()) }
+
+// isRNIC is a variable for tests.
+var isRNIC = func(d uverbs.Device) bool { return d.NodeType == uverbs.NodeRNIC }
 
 // queueSizes returns the sizes of the queues that the device permits.
 func (c *Conn) queueSizes() (sends, receives int, err error) {
@@ -104,7 +115,7 @@ func (c *Conn) setUp() error {
 	c.cm.SetPrivateData(append(make([]byte, c.header), c.hello().bytes()...))
 	for left := c.credits + controlReceives; left > 0; {
 		n := min(left, len(emptyReceives))
-		if _, err := c.qp.PostRecv(emptyReceives[:n]...); err != nil {
+		if _, err := c.qp.PostRecv(c.receives(n)...); err != nil {
 			return err
 		}
 		left -= n
@@ -153,7 +164,7 @@ func (c *Conn) closeResources() error {
 			errs = append(errs, mr.Close())
 		}
 	}
-	return errors.Join(append(errs, c.closeMappings())...)
+	return errors.Join(append(errs, c.closeMappings(), c.closeMessages())...)
 }
 
 // fail ends the connection because of err. The caller holds c.mu.

@@ -41,6 +41,12 @@
 // machine fails, they return an error that matches [syscall.ECONNRESET] instead, so that data that ends too
 // early is noticed. rsockets in C report the end of the file in both cases.
 //
+// # iWARP
+//
+// iWARP has no immediate data and no datagrams: there, a SEND of 4 bytes follows each WRITE, as in librdmacm, and
+// [ListenPacket] and [DialPacket] return [uverbs.ErrNotSupported]. A keepalive shows that the TCP connection accepts
+// data, not that the peer's device replies.
+//
 // # Trust
 //
 // Whatever the peer sends is checked. Each connection has a protection domain, so that the peer can

@@ -1,5 +1,11 @@
 package rsocket
 
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
 // CheckIdleLater checks whether c is idle as if twice its IdleTimeout had passed since the last check.
 func CheckIdleLater(c *Conn) {
 	c.mu.Lock()
@@ -18,4 +24,11 @@ func ConnMemory(c Config) (int64, error) {
 		return 0, err
 	}
 	return full.memory(), nil
+}
+
+// MessagesAreSends makes connections of all devices use the messages of iWARP until the test ends.
+func MessagesAreSends(t *testing.T) {
+	before := isRNIC
+	isRNIC = func(uverbs.Device) bool { return true }
+	t.Cleanup(func() { isRNIC = before })
 }

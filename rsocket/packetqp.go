@@ -59,6 +59,9 @@ func (q *packetQP) setUp(config *Config) error {
 		return fmt.Errorf("%w: %v does not belong to one: use the address of a device's network interface",
 			uverbs.ErrNoDevice, q.local.Addr())
 	}
+	if q.id.Verbs().Device().NodeType == uverbs.NodeRNIC {
+		return errNoDatagrams
+	}
 	port, err := q.id.Verbs().QueryPort(q.id.Port())
 	if err != nil {
 		return err
@@ -141,3 +144,6 @@ func (q *packetQP) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// errNoDatagrams is the error of a PacketConn on iWARP.
+var errNoDatagrams = fmt.Errorf("%w: iWARP has no datagrams: use Dial and Listen", uverbs.ErrNotSupported)

@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -56,6 +57,11 @@ func (c *Conn) allocReceives(receives int) (err error) {
 	c.recvBuffer = b[:size]
 	c.list = sge{addr: c.recvMR.Addr() + uint64(size), key: c.recvMR.RKey(), length: listEntries}
 	c.credits = receives - controlReceives
+	if c.isIWARP() {
+		if err := c.allocMessages(receives); err != nil {
+			return err
+		}
+	}
 	// The peer learns of the first half when it connects, and of the second at once.
 	c.granted, c.freed, c.nextHalf = size/2, size/2, 1
 	c.entry = 1
@@ -73,11 +79,12 @@ func (c *Conn) half(i int) sge {
 
 // receive handles a message of the peer.
 func (c *Conn) receive(wc *uverbs.WC) {
-	op, data := parseImmediate(wc.Imm)
+	imm, ok := c.message(wc)
+	op, data := parseImmediate(imm)
 	switch {
 	case c.broken:
 		return
-	case wc.Opcode != uverbs.WCRecvRDMAImm:
+	case !ok:
 		c.fail(errUnknown)
 		return
 	case c.peerEOF && (op == opData || op == opMapping):
@@ -94,10 +101,10 @@ func (c *Conn) receive(wc *uverbs.WC) {
 		c.granted -= data
 		c.available += data
 	case opSGL:
-		c.limitTo(data, int(wc.ByteLen))
+		c.limitTo(data, c.written(wc, 0))
 	case opMapping:
 		c.received++
-		c.receiveMapping(data, int(wc.ByteLen))
+		c.receiveMapping(data, c.written(wc, mappingLen))
 	case opControl:
 		c.receiveControl(data)
 	default:
@@ -124,7 +131,7 @@ func (c *Conn) repost(n int) {
 	if n == 0 || c.err != nil || c.peerClosed {
 		return
 	}
-	if _, err := c.qp.PostRecv(emptyReceives[:n]...); err != nil {
+	if _, err := c.qp.PostRecv(c.receives(n)...); err != nil {
 		c.fail(err)
 	}
 }
@@ -135,4 +142,80 @@ func (c *Conn) consume(n int) {
 	c.freed += n
 	c.recvPos = (c.recvPos + n) % len(c.recvBuffer)
 	c.grant()
+}
+
+// messageLen is the length of a message on iWARP, which has no immediate data. There, as in librdmacm, what is the
+// immediate data of a WRITE elsewhere follows the WRITE as a SEND, in the byte order of the sender. A message that
+// finds no receive ends the connection: iWARP does not send again.
+const messageLen = 4
+
+// iwarp is what a connection of an iWARP device has in addition.
+type iwarp struct {
+	mr     *uverbs.MR // of a message for each receive
+	slots  uint64
+	posted uint64 // receives so far
+	taken  uint64 // messages so far
+	recvs  [len(emptyReceives)]uverbs.RecvWR
+	sgl    [len(emptyReceives)]uverbs.SGE
+	out    [messageLen]byte
+}
+
+// allocMessages registers memory for the messages of the peer.
+func (c *Conn) allocMessages(receives int) (err error) {
+	w := &iwarp{slots: uint64(receives)}
+	if w.mr, err = c.pd.RegMR(make([]byte, messageLen*receives), uverbs.LocalWrite); err == nil {
+		c.iwarp = w
+	}
+	return err
+}
+
+// closeMessages deregisters it.
+func (c *Conn) closeMessages() error {
+	if c.iwarp == nil {
+		return nil
+	}
+	return c.iwarp.mr.Close()
+}
+
+// next returns the next n receives.
+func (w *iwarp) next(n int) []uverbs.RecvWR {
+	for i := range n {
+		slot := w.posted % w.slots
+		w.posted++
+		w.sgl[i] = w.mr.SGE(int(slot)*messageLen, messageLen)
+		w.recvs[i] = uverbs.RecvWR{WRID: receiveID, SGL: w.sgl[i : i+1]}
+	}
+	return w.recvs[:n]
+}
+
+// take returns the message of the next completion.
+func (w *iwarp) take() uint32 {
+	slot := int(w.taken%w.slots) * messageLen
+	w.taken++
+	return binary.NativeEndian.Uint32(w.mr.Bytes()[slot:])
+}
+
+// receives returns n receives to post.
+func (c *Conn) receives(n int) []uverbs.RecvWR {
+	if c.iwarp != nil {
+		return c.iwarp.next(n)
+	}
+	return emptyReceives[:n]
+}
+
+// message returns the immediate data of a completion, and whether it has any.
+func (c *Conn) message(wc *uverbs.WC) (imm uint32, ok bool) {
+	if c.iwarp == nil {
+		return wc.Imm, wc.Opcode == uverbs.WCRecvRDMAImm
+	}
+	imm = c.iwarp.take()
+	return imm, wc.Opcode == uverbs.WCRecv && wc.ByteLen == messageLen
+}
+
+// written returns how many bytes the peer has written before the message, or on iWARP, where that is not known, n.
+func (c *Conn) written(wc *uverbs.WC, n int) int {
+	if c.iwarp != nil {
+		return n
+	}
+	return int(wc.ByteLen)
 }

@@ -128,9 +128,9 @@ func (c *Conn) sendInline(data []byte) {
 	id, flags := c.number(0, false, false)
 	to, imm := c.aim(len(data))
 	b := c.qp.StartSend()
-	b.WriteImm(id, flags, to.addr, to.key, imm)
+	c.startMessage(&b, id, flags, to, imm)
 	b.Inline(data)
-	c.submit(&b)
+	c.submitMessage(&b, id, flags, imm)
 }
 
 // sendRing sends the next n bytes of the send buffer.
@@ -138,9 +138,9 @@ func (c *Conn) sendRing(n int) {
 	id, flags := c.number(n, false, false)
 	to, imm := c.aim(n)
 	b := c.qp.StartSend()
-	b.WriteImm(id, flags, to.addr, to.key, imm)
+	c.startMessage(&b, id, flags, to, imm)
 	c.addRing(&b, n)
-	c.submit(&b)
+	c.submitMessage(&b, id, flags, imm)
 }
 
 // addRing adds the next n bytes of the send buffer to a request.
@@ -169,7 +169,7 @@ func (c *Conn) aim(n int) (sge, uint32) {
 func (c *Conn) sendControl(imm uint32, to sge, payload []byte, signal bool) {
 	id, flags := c.number(0, true, signal)
 	b := c.qp.StartSend()
-	b.WriteImm(id, flags, to.addr, to.key, imm)
+	c.startMessage(&b, id, flags, to, imm)
 	switch {
 	case len(payload) == 0:
 	case len(payload) <= c.inline:
@@ -180,7 +180,7 @@ func (c *Conn) sendControl(imm uint32, to sge, payload []byte, signal bool) {
 		copy(c.sendMR.Bytes()[pos:], payload)
 		b.SGE(c.sendMR.SGE(pos, len(payload)))
 	}
-	c.submit(&b)
+	c.submitMessage(&b, id, flags, imm)
 }
 
 func (c *Conn) submit(b *uverbs.SendBatch) {
@@ -215,10 +215,15 @@ func (c *Conn) grant() {
 // limitTo takes a message of op opSGL.
 func (c *Conn) limitTo(limit int, payload int) {
 	c.limit = uint16(limit)
+	memory := c.listMemory()[c.entry*sgeLen:][:sgeLen]
+	entry := parseSGE(memory, binary.NativeEndian)
+	if c.iwarp != nil && c.next.length == 0 && entry.length > 0 {
+		clear(memory) // the next message may come without an entry
+		payload = sgeLen
+	}
 	if payload == 0 {
 		return
 	}
-	entry := parseSGE(c.listMemory()[c.entry*sgeLen:], binary.NativeEndian)
 	c.entry = (c.entry + 1) % listEntries
 	switch {
 	case payload != sgeLen || entry.length == 0 || c.next.length > 0:
@@ -228,4 +233,22 @@ func (c *Conn) limitTo(limit int, payload int) {
 	default:
 		c.next = entry
 	}
+}
+
+// startMessage begins a request that writes to the peer's memory and brings a message.
+func (c *Conn) startMessage(b *uverbs.SendBatch, id uint64, flags uverbs.SendFlags, to sge, imm uint32) {
+	if c.iwarp == nil {
+		b.WriteImm(id, flags, to.addr, to.key, imm)
+	} else {
+		b.Write(id, 0, to.addr, to.key)
+	}
+}
+
+// submitMessage posts a request of startMessage.
+func (c *Conn) submitMessage(b *uverbs.SendBatch, id uint64, flags uverbs.SendFlags, imm uint32) {
+	if w := c.iwarp; w != nil {
+		binary.NativeEndian.PutUint32(w.out[:], imm)
+		b.SendInline(id, flags, w.out[:])
+	}
+	c.submit(b)
 }

@@ -53,8 +53,8 @@ func (c *Conn) sendPart(mr *uverbs.MR, off, n int) int {
 	id, flags := c.number(0, false, part == n)
 	to, imm := c.aim(part)
 	b := c.qp.StartSend()
-	b.WriteImm(id, flags, to.addr, to.key, imm)
+	c.startMessage(&b, id, flags, to, imm)
 	b.SGE(mr.SGE(off, part))
-	c.submit(&b)
+	c.submitMessage(&b, id, flags, imm)
 	return part
 }
