@@ -56,6 +56,9 @@ func (o *Options) fit(dev *uverbs.Context) error {
 	if o.Inline < 0 {
 		o.Inline = o.usualInline(dev.Device().Driver())
 	}
+	if err := o.fitIWARP(); err != nil {
+		return err
+	}
 	if err := o.fitMTU(port); err != nil {
 		return err
 	}
@@ -66,6 +69,21 @@ func (o *Options) fit(dev *uverbs.Context) error {
 		if err := fit(dev); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fitIWARP refuses what iWARP does not have. There a SEND that finds no receive ends the connection, so C's programs
+// exchange credits in tests of the bandwidth of SENDs.
+func (o *Options) fitIWARP() error {
+	switch {
+	case !o.iwarp:
+		return nil
+	case !o.RDMACM:
+		return here("-R", "%s is an iWARP device, whose QPs only rdma_cm connects: set -R", o.device)
+	case o.Verb == Send && o.Bandwidth:
+		return fmt.Errorf("%w: on iWARP, C's programs exchange credits in tests of the bandwidth of SENDs, and this one "+
+			"does not: measure send_lat or write_bw", uverbs.ErrNotSupported)
 	}
 	return nil
 }
