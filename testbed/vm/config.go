@@ -61,6 +61,10 @@ type Config struct {
 	// the address 10.9.0.1/24.
 	RXE bool
 
+	// SIW creates the soft-iWARP device siw0 in place of rxe0. It needs kernel "6.12-siw", whose module the bed builds
+	// when it is first used.
+	SIW bool
+
 	Modules []string // additional kernel modules
 	NICs    []NIC    // network devices: eth0, eth1, ...
 
@@ -149,11 +153,16 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("vm: Apps is a part of the Debian root: set Root")
 	case c.Fabric && !c.Root:
 		return c, fmt.Errorf("vm: Fabric needs the C library: set Root")
-	case c.Init != "" && (c.Root || c.RXE || c.Share != ""):
+	case c.SIW && (c.Kernel != siwKernel || c.RXE):
+		return c, fmt.Errorf("vm: SIW needs kernel %s, and excludes RXE: the kernel is %s", siwKernel, c.Kernel)
+	case c.Init != "" && (c.Root || c.RXE || c.SIW || c.Share != ""):
 		return c, fmt.Errorf("vm: Root, RXE and Share need the bed's own first process: they cannot be used with Init")
 	}
 	return c, nil
 }
+
+// siwKernel is the kernel with soft-iWARP.
+const siwKernel = "6.12-siw"
 
 func orInt(v, otherwise int) int {
 	if v == 0 {
@@ -208,6 +217,9 @@ func (c Config) modules(kernel bed.KernelImage) ([]kmod.Module, error) {
 			names = append(names, r.name)
 		}
 	}
+	if c.SIW {
+		names = append(names, "siw")
+	}
 	return tree.Resolve(append(names, c.Modules...)...)
 }
 
@@ -225,6 +237,9 @@ func (c Config) environment() []string {
 	}
 	if c.RXE {
 		env = append(env, "GOVERBS_DEVICE="+wire.DefaultRXE)
+	}
+	if c.SIW {
+		env = append(env, "GOVERBS_DEVICE="+wire.DefaultSIW)
 	}
 	return env
 }

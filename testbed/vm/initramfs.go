@@ -44,7 +44,7 @@ type entry struct {
 
 func fillInitramfs(w *cpio.Writer, c Config, init []byte, modules []kmod.Module) error {
 	config, err := json.Marshal(wire.GuestConfig{Root: c.Root, Preload: c.Preload, Fabric: c.Fabric, Share: c.Share != "",
-		RXE: c.RXE})
+		RXE: c.RXE, SIW: c.SIW})
 	if err != nil {
 		return err
 	}

@@ -102,6 +102,9 @@ func (a *apt) resolve(ctx context.Context, r recipe) ([]pkg, error) {
 			return nil, err
 		}
 		install = []string{image}
+		if r.Module != "" {
+			install = append(install, r.builders(image)...)
+		}
 	}
 	args := append([]string{"-s", "-t", r.Suite, "install"}, install...)
 	out, err := a.get("", nil, args...).run(ctx)
@@ -194,6 +197,9 @@ func (r recipe) choose(all []pkg) ([]pkg, error) {
 		return nil, fmt.Errorf("none of the packages for %v matches %s: correct packages.go", r.Install, r.Only)
 	}
 	for _, p := range chosen {
+		if r.Module != "" && builder.MatchString(p.name) && !kernelBuilder.MatchString(p.name) {
+			continue // a tool
+		}
 		if !strings.HasPrefix(p.version, r.Kernel) {
 			return nil, fmt.Errorf("suite %s now has %s in version %s instead of %s*: update packages.go",
 				r.Suite, p.name, p.version, r.Kernel)

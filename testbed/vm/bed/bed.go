@@ -28,14 +28,14 @@ type Bed struct {
 	parts map[Part]string // directory of each part
 }
 
-// Ensure sets up the parts (all but Fabric and Apps, if none is given) that are not in the cache.
+// Ensure sets up the parts (all but Fabric, Apps and Kernel612SIW, if none is given) that are not in the cache.
 // If no part is missing it takes no lock and does not use the network. Set-up
 // may take minutes; progress is written to progress, which may be nil.
 func Ensure(ctx context.Context, progress io.Writer, parts ...Part) (*Bed, error) {
 	return open(ctx, progress, false, parts)
 }
 
-// Update sets up the parts (all but Fabric and Apps, if none is given) again, with the newest
+// Update sets up the parts (all but Fabric, Apps and Kernel612SIW, if none is given) again, with the newest
 // packages of the archive. Running guests keep their trees.
 func Update(ctx context.Context, progress io.Writer, parts ...Part) (*Bed, error) {
 	return open(ctx, progress, true, parts)

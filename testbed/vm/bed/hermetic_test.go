@@ -128,7 +128,8 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("%s: outdated is wrong", p)
 		}
 	}
-	if usual := usual(); len(usual) != len(Parts())-2 || slices.Contains(usual, Fabric) || slices.Contains(usual, Apps) {
+	if usual := usual(); len(usual) != len(Parts())-3 || slices.Contains(usual, Fabric) || slices.Contains(usual, Apps) ||
+		slices.Contains(usual, Kernel612SIW) {
 		t.Errorf("%v are set up if no part is named", usual)
 	}
 	if outdated("lock") || outdated("other-0123456789ab") {

@@ -20,6 +20,7 @@ const (
 	Kernel510       Part = "kernel-5.10"           // Debian 11's kernel, amd64
 	Kernel61        Part = "kernel-6.1"            // Debian 12's kernel, amd64
 	Kernel612       Part = "kernel-6.12"           // Debian 13's kernel, amd64
+	Kernel612SIW    Part = "kernel-6.12-siw"       // Debian 13's kernel with soft-iWARP, built from its source, amd64
 	Kernel72        Part = "kernel-7.2"            // the newest backport to Debian 13, amd64
 	Kernel612ARM    Part = "kernel-6.12-arm64"     // Debian 13's kernel, arm64
 	Kernel612ARM16K Part = "kernel-6.12-16k-arm64" // the same with pages of 16 KiB
@@ -60,6 +61,10 @@ type recipe struct {
 	// Flavour is the kernel flavour in the names of the image packages, if it
 	// is not the architecture.
 	Flavour string `json:",omitempty"`
+
+	// Module is a directory of the kernel's sources with a module that the kernel packages lack. It is built with
+	// Debian's compiler, from Debian's sources of the same version.
+	Module string `json:",omitempty"`
 
 	Drop []string // path prefixes that are left out of the tree
 	Keep []string // exceptions to Drop
@@ -134,10 +139,13 @@ func recipes() map[Part]recipe {
 	}
 	arm16K := kernel("6.12.", "trixie", "", "arm64")
 	arm16K.Flavour = "arm64-16k"
+	siw := kernel("6.12.", "trixie", "", "amd64")
+	siw.Only, siw.Module = kernelPackages+"|"+buildPackages, "drivers/infiniband/sw/siw"
 	return map[Part]recipe{
 		Kernel510:       kernel("5.10.", "bullseye", "", "amd64"),
 		Kernel61:        kernel("6.1.", "bookworm", "", "amd64"),
 		Kernel612:       kernel("6.12.", "trixie", "", "amd64"),
+		Kernel612SIW:    siw,
 		Kernel72:        kernel("7.2.", "trixie-backports", "trixie", "amd64"),
 		Kernel612ARM:    kernel("6.12.", "trixie", "", "arm64"),
 		Kernel612ARM16K: arm16K,
@@ -184,14 +192,14 @@ func recipes() map[Part]recipe {
 func Parts() []Part {
 	return []Part{
 		QEMU, Kernel612, Root, Kernel61, Kernel72, Kernel612ARM, Kernel510, Kernel612ARM16K, Headers, SSH, Preload,
-		Valkey, Fabric, Apps,
+		Valkey, Fabric, Apps, Kernel612SIW,
 	}
 }
 
 // usual returns the parts that are set up if none is named: those that make test needs. Only comparisons need Fabric,
-// and only make test-all needs Apps.
+// and only make test-all needs Apps and Kernel612SIW.
 func usual() []Part {
-	return slices.DeleteFunc(Parts(), func(p Part) bool { return p == Fabric || p == Apps })
+	return slices.DeleteFunc(Parts(), func(p Part) bool { return p == Fabric || p == Apps || p == Kernel612SIW })
 }
 
 // dropModules returns the path prefixes of unused modules, in both directories

@@ -27,6 +27,7 @@ type step struct {
 	argv     []string
 	progress func(percent int, text string) // from apt's status lines; may be nil
 	limit    time.Duration                  // for time without progress; stallLimit if zero
+	root     string                         // the program's root directory, if it is not the machine's
 }
 
 // run runs the step and returns its output. The program is killed when ctx
@@ -54,6 +55,9 @@ func (s step) run(ctx context.Context) (string, error) {
 	cmd.Stderr = io.MultiWriter(&errOut, watch)
 	cmd.ExtraFiles = []*os.File{statusW} // becomes descriptor 3: see aptStatusFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if s.root != "" {
+		enterRoot(cmd, s.root)
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 
@@ -65,6 +69,17 @@ func (s step) run(ctx context.Context) (string, error) {
 		return "", s.failure(ctx, err, errOut.String())
 	}
 	return out.String(), nil
+}
+
+// enterRoot makes a directory the root of a program. Without root rights, that needs a user namespace.
+func enterRoot(cmd *exec.Cmd, root string) {
+	a := cmd.SysProcAttr
+	a.Chroot, cmd.Dir = root, "/"
+	if os.Geteuid() != 0 {
+		a.Cloneflags = syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
 }
 
 // failure returns an error with the step, the cause, and the program's error

@@ -244,7 +244,16 @@ func (s *setup) unpackAll(ctx context.Context, p Part, r recipe, debs, work stri
 	}
 	defer tree.Close()
 	for _, deb := range files {
+		if r.Module != "" && isBuilder(deb) {
+			continue
+		}
 		if err := unpack(ctx, deb, tree, r); err != nil {
+			return err
+		}
+	}
+	if r.Module != "" {
+		s.say(p, "building the module of %s", r.Module)
+		if err := r.buildModule(ctx, files, filepath.Join(work, "build"), dir); err != nil {
 			return err
 		}
 	}

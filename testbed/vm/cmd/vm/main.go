@@ -58,6 +58,7 @@ func parse() options {
 	flag.IntVar(&o.config.MemoryMB, "memory", 1024, "memory in MB")
 	flag.BoolVar(&o.config.ICount, "icount", false, "make the guest's clock count instructions (one CPU)")
 	flag.BoolVar(&o.config.RXE, "rxe", false, "create rxe0 on d0, 10.9.0.1/24")
+	flag.BoolVar(&o.config.SIW, "siw", false, "create siw0 on d0, 10.9.0.1/24, with -kernel 6.12-siw")
 	flag.BoolVar(&o.config.Preload, "preload", false, "mount iperf3, redis-server and others: /run/preload/rsrun PROGRAM")
 	flag.BoolVar(&o.config.Apps, "apps", false, "a root with UCX, Open MPI, NFS and fio, downloaded when first used")
 	flag.BoolVar(&o.config.Fabric, "fabric", false, "mount libfabric: /run/fabric/usr/bin/fi_info")

@@ -120,7 +120,11 @@ func setUp(c wire.GuestConfig) error {
 			return err
 		}
 	}
-	if !c.RXE {
+	link, kind := wire.DefaultRXE, "rxe"
+	switch {
+	case c.SIW:
+		link, kind = wire.DefaultSIW, "siw"
+	case !c.RXE:
 		return nil
 	}
 	if err := rtnetlink.AddDummy(wire.DummyDev); err != nil {
@@ -129,7 +133,7 @@ func setUp(c wire.GuestConfig) error {
 	if err := rtnetlink.AddAddress(wire.DummyDev, netip.MustParsePrefix(wire.DummyAddr)); err != nil {
 		return err
 	}
-	return nldev.AddLink(wire.DefaultRXE, "rxe", wire.DummyDev)
+	return nldev.AddLink(link, kind, wire.DummyDev)
 }
 
 // openPort opens the virtio-serial port with a name. The driver detects its

@@ -173,6 +173,7 @@ const (
 	FabricTag, FabricDir = "fabric", "/run/fabric"         // the part of the bed with that name
 	ShareTag, ShareDir   = "share", "/share"               // a directory of the user's choice
 	DefaultRXE, DummyDev = "rxe0", "d0"                    // the soft-RoCE device and the network device under it
+	DefaultSIW           = "siw0"                          // the soft-iWARP device on d0
 	DummyAddr            = "10.9.0.1/24"                   // of the network device
 	DefaultPath          = "/usr/sbin:/usr/bin:/sbin:/bin" // PATH of commands
 )
@@ -184,4 +185,5 @@ type GuestConfig struct {
 	Fabric  bool // mount libfabric
 	Share   bool // mount the shared directory
 	RXE     bool // create rxe0 on d0
+	SIW     bool // create siw0 on d0
 }
