@@ -24,8 +24,8 @@ func (q *CQ) Resize(entries int) error {
 		return named("resize", q.String(), ErrClosed)
 	}
 	resized := false
-	reply, err := q.impl.Resize(entries, func(uhwIn, uhwOut []byte) (driver.Reply, error) {
-		r, err := q.resizeCommand(entries, uhwIn, uhwOut)
+	reply, err := q.impl.Resize(entries, func(n int, uhwIn, uhwOut []byte) (driver.Reply, error) {
+		r, err := q.resizeCommand(n, uhwIn, uhwOut)
 		resized = err == nil
 		return r, err
 	})

@@ -370,10 +370,10 @@ func (q *fakeCQ) armings() int {
 	return q.arms
 }
 
-func (q *fakeCQ) Resize(_ int, resize driver.Command) (driver.Reply, error) {
+func (q *fakeCQ) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	q.enter()
 	defer q.leave()
-	r, err := resize(nil, nil)
+	r, err := resize(n, nil, nil)
 	if err != nil {
 		return r, q.p.pinned(err)
 	}

@@ -75,8 +75,8 @@ func TestCommandBytes(t *testing.T) {
 	ioctltest.Golden(t, "commands", out.String())
 
 	// Only providers and package ether issue these.
-	elsewhere := map[string]bool{"POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true, "UAR.DESTROY": true,
-		"PD.QUERY": true, "DM.ALLOC": true, "DM.QUERY": true,
+	elsewhere := map[string]bool{"POLL_CQ": true, "POST_SEND": true, "REQ_NOTIFY_CQ": true, "UAR.ALLOC": true,
+		"UAR.DESTROY": true, "PD.QUERY": true, "DM.ALLOC": true, "DM.QUERY": true,
 		"DM.MAP_OP_ADDR": true, "CREATE_FLOW_EX": true, "FLOW.DESTROY": true, "WQ.CREATE": true, "MODIFY_WQ_EX": true,
 		"WQ.DESTROY": true, "CREATE_RWQ_IND_TBL_EX": true, "RWQ_IND_TBL.DESTROY": true}
 	for _, e := range ioctltest.Names() {

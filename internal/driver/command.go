@@ -9,6 +9,9 @@ type Command func(uhwIn, uhwOut []byte) (Reply, error)
 // driver.
 type CQCommand func(uhwIn, uhwOut []byte, attrs ...Attr) (Reply, error)
 
+// A ResizeCommand is a [Command] that resizes a CQ to a number of entries, which may be more than were asked for.
+type ResizeCommand func(entries int, uhwIn, uhwOut []byte) (Reply, error)
+
 // An Attr is a driver's attribute in a command.
 type Attr struct {
 	ID    uint16

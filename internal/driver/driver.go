@@ -48,7 +48,7 @@ type CQ[WC any] interface {
 	Arm(solicitedOnly bool, events uint32) error
 	// Resize changes the queue's size with one call of resize, without losing
 	// completions.
-	Resize(entries int, resize Command) (Reply, error)
+	Resize(entries int, resize ResizeCommand) (Reply, error)
 	// Fail is called when no more completions will arrive: the device has been removed
 	// or the queue has overrun. It may run concurrently with any other method. From
 	// then on Ready returns true, and Poll returns err if the queue is empty. A later

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 			return func(t *testing.T) *providertest.Rig {
 				r := rig(t, fakebnxt.New(t, 1, cfg).Device(0).Name())
 				r.Work = func() {} // the device runs in this process, and allocates
-				r.Resize, r.ResizeSRQ = nil, nil
+				r.ResizeSRQ = nil
 				return r
 			}
 		}

@@ -19,13 +19,16 @@ type cq struct {
 	head     uint32 // the next entry
 	phase    uint64 // that it has
 	epoch    uint32 // changes when head goes back to 0
-	taken    uint32 // entries polled since the last doorbell
+	taken    uint32 // entries polled, if the doorbell is deferred since the last one
 	deferred bool   // the doorbell is rung when half of the entries have been polled
 
 	flushed flushList
+	kept    []cqe // of a ring that the device has left
 
 	ctx     *deviceContext
+	memory  driver.Memory
 	mem     *provider.Mapping
+	lost    *provider.Mapping // a ring that the device may use, or nil
 	toggle  toggle
 	number  uint32
 	wake    func()                // wakes a goroutine that waits for a completion, or nil
@@ -50,7 +53,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 	if n > most {
 		return nil, reply, limit(op, "Entries", n, most)
 	}
-	q := &cq{ctx: c, phase: 1, wake: cfg.Wake}
+	q := &cq{ctx: c, memory: cfg.Memory, phase: 1, wake: cfg.Wake}
 	if q.deferred = 2*n < most; q.deferred {
 		cfg.Entries = 2 * n
 	}
@@ -74,10 +77,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 			return nil, reply, errors.Join(err, q.Retire(false))
 		}
 	}
-	reply.Entries = depth - 1
-	if q.deferred { // the device may not know yet that half of the entries were polled
-		reply.Entries = depth / 2
-	}
+	reply.Entries = q.entries()
 	return q, reply, nil
 }
 
@@ -102,19 +102,13 @@ func (q *cq) wakeUp() {
 	}
 }
 
-// Resize implements driver.CQ.
-func (q *cq) Resize(int, driver.Command) (driver.Reply, error) {
-	return driver.Reply{}, notSupported("resize CQ",
-		"this library does not resize the CQs of Broadcom adapters: create another one")
-}
-
 // Fail implements driver.CQ.
 func (q *cq) Fail(err error) { q.failure.Store(&err) }
 
 // Retire implements driver.CQ.
 func (q *cq) Retire(inUse bool) error {
 	q.retired.Store(true)
-	return errors.Join(q.mem.Release(inUse), q.toggle.page.Release(inUse))
+	return errors.Join(q.mem.Release(inUse), q.lost.Release(inUse), q.toggle.page.Release(inUse))
 }
 
 // add adds a queue of a QP.

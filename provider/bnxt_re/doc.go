@@ -9,7 +9,7 @@
 // # What an adapter has
 //
 // QPs are of type RC or UD, with SRQs, and RC has all operations but those of memory windows, FLUSH
-// and ATOMIC_WRITE. Inline data has up to 96 bytes. CQs and SRQs cannot be resized. An adapter of
+// and ATOMIC_WRITE. Inline data has up to 96 bytes. SRQs cannot be resized. An adapter of
 // another generation is refused with [uverbs.ErrNotSupported].
 //
 // In ERR the device completes nothing: it reports the end of the QP, and Poll completes what is in

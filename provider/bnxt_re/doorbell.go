@@ -43,6 +43,7 @@ const (
 	ringCQ     = 4
 	armCQ      = 6
 	armCQLater = 5 // for solicited completions only
+	ackCutOff  = 9 // of a CQ's old ring
 )
 
 // ring stores to the register.

@@ -59,6 +59,15 @@ func statusOf(statuses []uverbs.WCStatus, v uint8) uverbs.WCStatus {
 
 // peek returns the entry that is ahead of the next one, and its last word, if the device has written it.
 func (q *cq) peek(ahead uint32) (e *cqe, v uint64, there bool) {
+	if ahead < uint32(len(q.kept)) {
+		e = &q.kept[ahead]
+		return e, e[3], true
+	}
+	return q.next(ahead - uint32(len(q.kept)))
+}
+
+// next is peek for the ring alone.
+func (q *cq) next(ahead uint32) (e *cqe, v uint64, there bool) {
 	n := uint32(len(q.ring))
 	if ahead >= n {
 		return nil, 0, false
@@ -74,7 +83,7 @@ func (q *cq) peek(ahead uint32) (e *cqe, v uint64, there bool) {
 
 // Ready implements driver.CQ.
 func (q *cq) Ready() bool {
-	ready := q.failure.Load() != nil || q.flushed.ready()
+	ready := len(q.kept) > 0 || q.failure.Load() != nil || q.flushed.ready()
 	if !ready {
 		v := atomic.LoadUint64(&q.ring[q.head][3])
 		ready = v&phaseMask == q.phase
@@ -84,20 +93,32 @@ func (q *cq) Ready() bool {
 	return ready
 }
 
-// advance consumes an entry.
-func (q *cq) advance() {
+// advance consumes the next entry. It reports whether that is one of the ring.
+func (q *cq) advance() bool {
+	if len(q.kept) > 0 {
+		q.kept = q.kept[1:]
+		return false
+	}
+	q.consume()
+	return true
+}
+
+// consume consumes an entry of the ring.
+func (q *cq) consume() {
 	q.taken++
 	if q.head++; q.head == uint32(len(q.ring)) {
 		q.head, q.phase, q.epoch = 0, q.phase^1, q.epoch^1
 	}
 }
 
-// release tells the device of the entries that were polled, or of many if it is deferred.
+// release tells the device of the entries that were polled: if that is deferred, when they are many.
 func (q *cq) release() {
-	if q.taken == 0 || q.deferred && q.taken < uint32(len(q.ring))/2 {
-		return
+	if q.deferred {
+		if q.taken < uint32(len(q.ring))/2 {
+			return
+		}
+		q.taken = 0
 	}
-	q.taken = 0
 	q.ctx.bell.ring(ringCQ, q.number, q.head, q.epoch, 0)
 }
 
@@ -110,22 +131,26 @@ const (
 
 // Poll implements driver.CQ.
 func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
-	for left := len(q.ring); n < len(wcs) && left > 0; left-- { // a device may write entries without completions for ever
+	polled := false
+	// The loop ends: a device may write entries without completions for ever.
+	for left := len(q.ring) + len(q.kept); n < len(wcs) && left > 0; left-- {
 		e, v, there := q.peek(0)
 		if !there {
 			break
 		}
 		k, found := q.decode(wcs[n:], e, v)
 		n += k
-		if found == more {
-			break // wcs is full
-		}
 		if found == invalid && n > 0 {
 			break // the next call returns the error
 		}
-		q.advance()
-		if q.deferred {
-			q.release()
+		if found == more {
+			break // wcs is full
+		}
+		if q.advance() {
+			polled = true
+			if q.deferred {
+				q.release()
+			}
 		}
 		if found == invalid {
 			err = errCompletion
@@ -138,7 +163,9 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 	if q.retired.Load() { // the entries may have been read from zero pages
 		return 0, uverbs.ErrClosed
 	}
-	q.release()
+	if polled && !q.deferred {
+		q.release()
+	}
 	if n == 0 && err == nil {
 		if f := q.failure.Load(); f != nil {
 			err = *f

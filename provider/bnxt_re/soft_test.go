@@ -272,11 +272,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	srq := must(a.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1}))(t)
-	for name, err := range map[string]error{"resize a CQ": a.cq.Resize(100),
-		"resize an SRQ": srq.Modify(uverbs.SRQAttr{MaxWR: 7}, uverbs.SRQMaskMaxWR)} {
-		if !errors.Is(err, uverbs.ErrNotSupported) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if err := srq.Modify(uverbs.SRQAttr{MaxWR: 7}, uverbs.SRQMaskMaxWR); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Errorf("resize an SRQ: %v", err)
 	}
 	check(t, a.qp.Connect(must(a.qp.Endpoint())(t)))
 	if _, err := a.qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSendInv}); !errors.Is(err, uverbs.ErrOpNotSupported) {

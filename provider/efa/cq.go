@@ -124,7 +124,7 @@ func (q *cq) unsupported(op, detail string) error {
 }
 
 // Resize implements driver.CQ.
-func (q *cq) Resize(int, driver.Command) (driver.Reply, error) {
+func (q *cq) Resize(int, driver.ResizeCommand) (driver.Reply, error) {
 	return driver.Reply{}, q.unsupported("resize CQ", "CQs of an EFA cannot be resized: create another one")
 }
 

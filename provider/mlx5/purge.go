@@ -105,7 +105,7 @@ func copyEntry(dst *cq, to uint32, src *cq, from uint32) {
 // The device writes a resize entry where it leaves the old ring, and goes on in the new ring one
 // index later. Entries that have not been polled by then are copied to the new ring, with the
 // owner bits for their new indexes.
-func (q *cq) Resize(n int, resize driver.Command) (driver.Reply, error) {
+func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	const op = "resize"
 	entries, err := cqEntries(op, n)
 	if err != nil || entries == int(q.mask)+1 {
@@ -119,7 +119,7 @@ func (q *cq) Resize(n int, resize driver.Command) (driver.Reply, error) {
 	next.use(mem, entries)
 	next.vacate(q.ci + 1)
 	req := &uapi.Mlx5IbResizeCq{BufAddr: addressOf(mem.Bytes()), CqeSize: uint16(q.size)}
-	reply, err := resize(ioctl.BytesOf(req), nil)
+	reply, err := resize(n, ioctl.BytesOf(req), nil)
 	if err != nil {
 		return reply, errors.Join(pinned(err, mem), mem.Retire())
 	}

@@ -146,9 +146,9 @@ func (c *cq) Arm(solicitedOnly bool, _ uint32) error {
 // and writes to it from then on. It knows which entries are unpolled because every
 // Poll publishes its index. If the new ring cannot be mapped, Poll returns the
 // error until another Resize succeeds, which brings back all entries.
-func (c *cq) Resize(_ int, resize driver.Command) (driver.Reply, error) {
+func (c *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	resp := new(uapi.RxeResizeCqResp)
-	reply, err := resize(nil, ioctl.BytesOf(resp))
+	reply, err := resize(n, nil, ioctl.BytesOf(resp))
 	if err != nil {
 		return reply, err
 	}

@@ -215,8 +215,8 @@ func (z *resizer) offer(n, size int, producer bool) (*kernelRing, uapi.Mminfo) {
 
 // command returns the RESIZE_CQ command that replaces old by next. The offer of
 // next is mi.
-func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) driver.Command {
-	return func(in, out []byte) (driver.Reply, error) {
+func (z *resizer) command(old, next *kernelRing, mi uapi.Mminfo) driver.ResizeCommand {
+	return func(_ int, in, out []byte) (driver.Reply, error) {
 		if len(in) != 0 || len(out) != 16 {
 			z.t.Errorf("vendor part of %d and %d bytes, want 0 and 16", len(in), len(out))
 		}
@@ -296,7 +296,7 @@ func TestResizeThatCannotBeMapped(t *testing.T) {
 	for range 3 {
 		k.advance()
 	}
-	refused := func(_, _ []byte) (driver.Reply, error) { return driver.Reply{}, unix.EINVAL }
+	refused := func(int, []byte, []byte) (driver.Reply, error) { return driver.Reply{}, unix.EINVAL }
 	if _, err := q.Resize(1, refused); !errors.Is(err, unix.EINVAL) || !q.Ready() {
 		t.Fatalf("refused Resize: %v, Ready %v", err, q.Ready())
 	}

@@ -36,6 +36,7 @@ type Config struct {
 	MSN      bool // the table of PSNs is by message
 	Pow2     bool // a driver that rounds the sizes of all queues up, as before Linux 6.4
 	Pacing   bool // doorbells wait while the device's queue of doorbells is full: see SetDoorbells
+	NoCutOff bool // a ring that a CQ leaves has no entry that says so
 	Toggle   bool // doorbells that arm a CQ or an SRQ have a counter of its events
 	Strict   bool // mistakes of programs of other processes fail the test, too
 	// Record, if not nil, gets what the programs of a device write to its queues and registers. Then

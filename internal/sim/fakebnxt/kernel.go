@@ -172,7 +172,7 @@ func (k *Kernel) refuses(c ioctl.Call) error {
 	}
 	switch call.Num(c, uapi.UVERBS_ATTR_WRITE_CMD) {
 	case uapi.IB_USER_VERBS_CMD_REREG_MR, uapi.IB_USER_VERBS_CMD_OPEN_XRCD, uapi.IB_USER_VERBS_CMD_ATTACH_MCAST,
-		uapi.IB_USER_VERBS_CMD_RESIZE_CQ, uapi.IB_USER_VERBS_CMD_ALLOC_MW:
+		uapi.IB_USER_VERBS_CMD_ALLOC_MW:
 		return unix.EOPNOTSUPP
 	}
 	return nil
@@ -222,6 +222,10 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 		return k.regMR(c)
 	case uapi.IB_USER_VERBS_CMD_CREATE_AH:
 		k.createAH(c)
+	case uapi.IB_USER_VERBS_CMD_RESIZE_CQ:
+		return k.resizeCQ(c)
+	case uapi.IB_USER_VERBS_CMD_POLL_CQ:
+		k.pollCQ(call.In[uapi.IbUverbsPollCq](c, uapi.UVERBS_ATTR_CORE_IN).CqHandle)
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		r := call.In[uapi.IbUverbsModifySrq](c, uapi.UVERBS_ATTR_CORE_IN)
 		if s := k.srqs[r.SrqHandle]; s != nil {
@@ -271,6 +275,7 @@ const (
 	bellCQ     = 0x4
 	bellCQArm  = 0x6
 	bellCQArmS = 0x5 // for solicited completions only
+	bellCutAck = 0x9
 )
 
 // A doorbell is what is stored to the register.
@@ -305,7 +310,7 @@ func (k *Kernel) ring(offset uint32, b []byte) bool {
 		s.bell(d)
 	case d.kind == bellSRQArm && s != nil && s.kernel == k:
 		s.arm(d)
-	case d.kind >= bellCQ && d.kind <= bellCQArm && c != nil && c.kernel == k:
+	case (d.kind >= bellCQ && d.kind <= bellCQArm || d.kind == bellCutAck) && c != nil && c.kernel == k:
 		c.bell(d)
 	default:
 		k.problem("the doorbell %#x is of no object", v)

@@ -170,7 +170,7 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	n := uint32(call.Num(c, uapi.UVERBS_ATTR_CREATE_CQ_CQE))
 	k.dev.record("create CQ of %d", n)
 	q := &cq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_CQ_HANDLE), number: k.dev.number("CQ"),
-		addr: u.CqVa, depth: k.depth(n+1, maxCQE), phase: 1}
+		addr: u.CqVa, window: window{depth: k.depth(n+1, maxCQE)}, phase: 1}
 	var err error
 	if q.toggle, err = k.newToggle(); err != nil {
 		return err
@@ -189,8 +189,34 @@ func (k *Kernel) createCQ(c ioctl.Call) error {
 	return nil
 }
 
+// resizeCQ is bnxt_re_resize_cq.
+func (k *Kernel) resizeCQ(c ioctl.Call) error {
+	r := call.In[uapi.IbUverbsResizeCq](c, uapi.UVERBS_ATTR_CORE_IN)
+	q, addr := k.cqs[r.CqHandle], call.In[uapi.BnxtReResizeCqReq](c, uapi.UVERBS_ATTR_UHW_IN).CqVa
+	k.dev.record("resize CQ to %d", r.Cqe)
+	if q.left != nil {
+		return unix.EBUSY
+	}
+	w := window{depth: k.depth(r.Cqe+1, maxCQE)}
+	if err := k.pin(addr, w.bytes(), true); err != nil {
+		return err
+	}
+	q.resize(addr, w.depth)
+	call.Reply(c, uapi.UVERBS_ATTR_CORE_OUT, &uapi.IbUverbsResizeCqResp{Cqe: w.depth})
+	return nil
+}
+
+// pollCQ is bnxt_re_poll_cq for the CQ of a program: the ring before a resize is released.
+func (k *Kernel) pollCQ(h uint32) {
+	if q := k.cqs[h]; q != nil && q.left != nil && !q.left.polled {
+		q.left.polled = true
+		k.pinned -= q.left.bytes()
+	}
+}
+
 func (k *Kernel) destroyCQ(h uint32) {
 	if q := k.cqs[h]; q != nil {
+		k.pollCQ(h)
 		k.pinned -= q.bytes()
 		k.check(k.file.FreeRing(q.toggle.page))
 		delete(k.cqs, h)

@@ -114,6 +114,7 @@ var handlers = map[string]func(*Kernel, *Msg) error{
 	"CREATE_COMP_CHANNEL":     (*Kernel).createChannel,
 	"CQ.CREATE":               (*Kernel).createCQ,
 	"RESIZE_CQ":               (*Kernel).resizeCQ,
+	"POLL_CQ":                 (*Kernel).pollCQ,
 	"QP.CREATE":               (*Kernel).createQP,
 	"MODIFY_QP":               (*Kernel).modifyQP,
 	"QUERY_QP":                (*Kernel).queryQP,
@@ -292,6 +293,21 @@ func (k *Kernel) resizeCQ(m *Msg) error {
 		}
 	}
 	reply(m, uapi.IbUverbsResizeCqResp{Cqe: r.Cqe})
+	return nil
+}
+
+// polledCQ is the reply of POLL_CQ with room for one completion.
+type polledCQ struct {
+	uapi.IbUverbsPollCqResp
+	_ uapi.IbUverbsWc
+}
+
+// pollCQ has no completions: those of the programs' CQs are not the kernel's.
+func (k *Kernel) pollCQ(m *Msg) error {
+	if _, err := k.get("CQ", request[uapi.IbUverbsPollCq](m).CqHandle); err != nil {
+		return err
+	}
+	reply(m, polledCQ{})
 	return nil
 }
 

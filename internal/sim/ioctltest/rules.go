@@ -423,6 +423,7 @@ var legacies = map[uint64]legacy{
 	uapi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: sizes[uapi.IbUverbsCreateCompChannel,
 		uapi.IbUverbsCreateCompChannelResp]("CREATE_COMP_CHANNEL"),
 	uapi.IB_USER_VERBS_CMD_RESIZE_CQ:     sizes[uapi.IbUverbsResizeCq, uapi.IbUverbsResizeCqResp]("RESIZE_CQ"),
+	uapi.IB_USER_VERBS_CMD_POLL_CQ:       sizes[uapi.IbUverbsPollCq, polledCQ]("POLL_CQ"),
 	uapi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ: sizes[uapi.IbUverbsReqNotifyCq, ioctl.Void]("REQ_NOTIFY_CQ"),
 	uapi.IB_USER_VERBS_CMD_QUERY_QP:      sizes[uapi.IbUverbsQueryQp, uapi.IbUverbsQueryQpResp]("QUERY_QP"),
 	uapi.IB_USER_VERBS_CMD_MODIFY_QP:     sizes[uapi.IbUverbsModifyQp, ioctl.Void]("MODIFY_QP"),

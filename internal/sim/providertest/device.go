@@ -237,7 +237,7 @@ func (q deviceCQ) Arm(solicitedOnly bool, _ uint32) error { return q.CQ.Arm(soli
 // Ready is not used by the suite. Package uverbs has no such method.
 func (q deviceCQ) Ready() bool { return false }
 
-func (q deviceCQ) Resize(entries int, _ driver.Command) (driver.Reply, error) {
+func (q deviceCQ) Resize(entries int, _ driver.ResizeCommand) (driver.Reply, error) {
 	err := q.CQ.Resize(entries)
 	return driver.Reply{Entries: q.Entries()}, err
 }

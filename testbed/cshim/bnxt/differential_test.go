@@ -26,6 +26,8 @@ import (
 //     with any.
 //   - A completion of a datagram has the version of IP as its service level in C.
 //   - Receives of an SRQ whose completions are dropped with the QP, or that the device flushes, remain in use in C.
+//   - Completions that were not polled before a resize are returned in C even if the QP has been reset. After one to
+//     fewer entries, C may ring the doorbell within an entry that completes several requests.
 //   - libbnxt_re crashes when it polls the end of a QP with an SRQ.
 type comparison struct {
 	t      *testing.T
@@ -44,10 +46,12 @@ type comparison struct {
 	gone  [2]bool // sends and receives are flushed
 	count uint64
 	armed bool
+
+	entries int // of the CQ
 }
 
 func newComparison(t *testing.T, cfg fakebnxt.Config, size qpSize, seed uint64) *comparison {
-	c := &comparison{t: t, rand: rand.New(rand.NewPCG(seed, 1)), size: size, log: map[string][]string{},
+	c := &comparison{t: t, rand: rand.New(rand.NewPCG(seed, 1)), size: size, log: map[string][]string{}, entries: 100,
 		exact: !cfg.Pow2 && !cfg.Variable}
 	cfg.Strict = true
 	cfg.Record = func(device, what string) {
@@ -338,6 +342,32 @@ func (c *comparison) setLimit() {
 	}
 }
 
+// mostDeferred is the size up to which not each poll rings the doorbell.
+const mostDeferred = 1<<14 - 1
+
+// resize resizes the CQ. Completions before and after it are polled together.
+func (c *comparison) resize() {
+	if c.entries > mostDeferred {
+		return
+	}
+	if c.rand.IntN(2) == 0 {
+		c.completeSends()
+		c.completeRecv()
+	}
+	c.entries += c.rand.IntN(50)
+	if c.rand.IntN(32) == 0 {
+		c.pollAll() // C tells the device only of entries with completions
+		c.entries = mostDeferred + 1 + c.rand.IntN(1000)
+	}
+	c.step("resize", func(s side) string { return s.resize(c.entries) })
+	for range c.rand.IntN(4) {
+		c.completeSends()
+		c.completeRecv()
+		c.poll()
+	}
+	c.pollAll() // C does not drop those before it with the QP
+}
+
 func (c *comparison) play(steps int) {
 	for range steps {
 		switch c.rand.IntN(32) {
@@ -366,6 +396,8 @@ func (c *comparison) play(steps int) {
 			} else if c.gone != [2]bool{} || c.rand.IntN(8) == 0 {
 				c.end()
 			}
+		case 30:
+			c.resize()
 		case 29:
 			if c.rand.IntN(8) == 0 {
 				c.reset()

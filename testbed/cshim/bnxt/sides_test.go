@@ -24,6 +24,7 @@ type side interface {
 	event() string
 	limit(n int) string
 	reset(psn uint32) string
+	resize(n int) string
 }
 
 type qpSize struct {
@@ -107,6 +108,7 @@ func (c *cSide) arm(solicited bool) string { return c.Do("arm %d", number(solici
 func (c *cSide) event() string             { return c.Do("event") }
 func (c *cSide) limit(n int) string        { return c.Do("limit %d", n) }
 func (c *cSide) reset(psn uint32) string   { return c.Do("reset %d", psn) }
+func (c *cSide) resize(n int) string       { return c.Do("resize %d", n) }
 
 // goSide is this library.
 type goSide struct {
@@ -258,6 +260,13 @@ func (g *goSide) limit(n int) string {
 		return err.Error()
 	}
 	return "limit 0"
+}
+
+func (g *goSide) resize(n int) string {
+	if err := g.cq.Resize(n); err != nil {
+		return err.Error()
+	}
+	return "resized 0"
 }
 
 func (g *goSide) reset(psn uint32) string {

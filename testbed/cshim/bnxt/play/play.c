@@ -1,5 +1,6 @@
 // A program that executes the steps of a script with libibverbs, and prints what it observes. See sides_test.go.
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +240,10 @@ int main(int argc, char **argv)
 			event();
 		else if (!strcmp(step, "limit"))
 			limit(atoi(line + used));
-		else if (!strcmp(step, "reset")) {
+		else if (!strcmp(step, "resize")) {
+			i = ibv_resize_cq(cq, atoi(line + used));
+			printf("resized %d\n", i == -ENOMEM ? 0 : i); // the ring has the size already
+		} else if (!strcmp(step, "reset")) {
 			modify(IBV_QPS_RESET, 0);
 			ready(atoi(line + used));
 			printf("reset\n");
