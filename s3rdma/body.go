@@ -132,7 +132,7 @@ func (b *body) fallBack() error {
 	start, end, _, ok := contentRange(resp.Header)
 	if resp.StatusCode != http.StatusPartialContent || !ok || start != b.at || end != b.end {
 		discard(resp)
-		return fmt.Errorf("%w: bytes %d to %d of the object: status %s, Content-Range %q", ErrReply, b.at, b.end,
+		return fmt.Errorf("%w: bytes %d to %d of the object: status %s, Content-Range %q", ErrProtocol, b.at, b.end,
 			resp.Status, resp.Header.Get("Content-Range"))
 	}
 	b.now.resp = resp

@@ -25,7 +25,7 @@
 //
 // # Security
 //
-// RDMA packets are neither encrypted nor authenticated, and the DCTs of this wire have a key that everybody knows. A
+// RDMA packets are neither encrypted nor authenticated, and the key of the DCTs of this wire is known. A
 // host that can send in the network and guesses a key can read or write the memory of the requests in progress. Use a
 // network in which only trusted hosts can send. A client names the address that the server connects to: see
 // Handler.Allow.

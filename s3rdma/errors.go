@@ -19,8 +19,8 @@ var (
 	ErrTransfer = errors.New("s3rdma: transfer failed")
 	// ErrChecksum: the data is not that of the checksum that the other side sent.
 	ErrChecksum = errors.New("s3rdma: wrong checksum")
-	// ErrReply: the server's headers contradict the request or each other.
-	ErrReply = errors.New("s3rdma: wrong reply")
+	// ErrProtocol: the peer's headers are malformed, or contradict the request or each other.
+	ErrProtocol = errors.New("s3rdma: the peer does not follow the protocol")
 	// ErrDeclined: the server does not use RDMA for the request.
 	ErrDeclined = errors.New("s3rdma: the server declined")
 	// ErrClosed: the Transport or the Handler is closed.

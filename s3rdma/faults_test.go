@@ -216,7 +216,7 @@ func TestReplies(t *testing.T) {
 			r.got.take()
 			r.same("a", data)
 			n, reasons := r.got.byRDMA()
-			if n != 0 || len(reasons) != 1 || !errors.Is(reasons[0], s3rdma.ErrReply) && c.value != "" {
+			if n != 0 || len(reasons) != 1 || !errors.Is(reasons[0], s3rdma.ErrProtocol) && c.value != "" {
 				t.Errorf("%d bytes by RDMA, %v", n, reasons)
 			}
 			r.released()
@@ -486,7 +486,7 @@ func TestRepeated(t *testing.T) {
 	})
 	r.got.take()
 	r.same("a", data)
-	if _, reasons := r.got.byRDMA(); len(reasons) != 1 || !errors.Is(reasons[0], s3rdma.ErrReply) {
+	if _, reasons := r.got.byRDMA(); len(reasons) != 1 || !errors.Is(reasons[0], s3rdma.ErrProtocol) {
 		t.Errorf("%v, want that the request was sent twice", reasons)
 	}
 	_, spare := r.transport.Memory()

@@ -141,13 +141,13 @@ func (p *part) check(n int, ended bool) error {
 	case reply == "" || reply == declined:
 		return reasonOf(p.resp)
 	case !ended: // another server, or the same one, may still be writing
-		return fmt.Errorf("%w: the connection was lost, and the request was sent twice", ErrReply)
+		return fmt.Errorf("%w: the connection was lost, and the request was sent twice", ErrProtocol)
 	case reply != strconv.Itoa(p.resp.StatusCode) || reply != "200" && reply != "206":
-		return fmt.Errorf("%w: %s of a GET with status %d is %q", ErrReply, headerReply, p.resp.StatusCode, reply)
+		return fmt.Errorf("%w: %s of a GET with status %d is %q", ErrProtocol, headerReply, p.resp.StatusCode, reply)
 	}
 	moved, err := strconv.ParseUint(h.Get(headerBytes), 10, 32)
 	if err != nil || moved > uint64(n) {
-		return fmt.Errorf("%w: %s is %q, of %d that were offered", ErrReply, headerBytes, h.Get(headerBytes), n)
+		return fmt.Errorf("%w: %s is %q, of %d that were offered", ErrProtocol, headerBytes, h.Get(headerBytes), n)
 	}
 	if reply == "200" && p.start == 0 { // the server ignores ranges
 		p.end, p.size = int64(moved), int64(moved)
@@ -155,7 +155,7 @@ func (p *part) check(n int, ended bool) error {
 	}
 	start, end, size, ok := contentRange(h)
 	if !ok || start != p.start || end-start != int64(moved) {
-		return fmt.Errorf("%w: Content-Range %q, but %d bytes from offset %d by RDMA", ErrReply, h.Get("Content-Range"),
+		return fmt.Errorf("%w: Content-Range %q, but %d bytes from offset %d by RDMA", ErrProtocol, h.Get("Content-Range"),
 			moved, p.start)
 	}
 	p.end, p.size = end, size
@@ -215,7 +215,7 @@ func (d *download) respond(p *part) (*http.Response, error) {
 	d.etag = p.resp.Header.Get("ETag")
 	if p.end < end && d.etag == "" { // the parts may be of different objects
 		d.t.memory.put(p.data, false)
-		return d.t.byHTTP(d.r, fmt.Errorf("%w: an object of more than one part has no ETag", ErrReply))
+		return d.t.byHTTP(d.r, fmt.Errorf("%w: an object of more than one part has no ETag", ErrProtocol))
 	}
 	resp := p.resp
 	n := end - p.start

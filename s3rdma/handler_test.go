@@ -267,7 +267,7 @@ func TestChanged(t *testing.T) {
 			must(io.ReadFull(o, make([]byte, 10)))(r)
 			must(r.put("a", two, minio.PutObjectOptions{}))(r)
 			rest, err := io.ReadAll(o)
-			if !errors.Is(err, s3rdma.ErrReply) || bytes.Contains(rest, two[:100]) {
+			if !errors.Is(err, s3rdma.ErrProtocol) || bytes.Contains(rest, two[:100]) {
 				r.Errorf("%d bytes, %v", len(rest), err)
 			}
 		})

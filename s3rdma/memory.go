@@ -23,25 +23,36 @@ func classOf(n int) int { return bits.Len(uint(max(n, smallestBuffer) - 1)) }
 
 // take returns n bytes, or nil if more than limit would be in use.
 func (m *memory) take(n int, limit int64) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	class := classOf(n)
 	size := int64(1) << class
 	if class >= len(m.spare) { // of which none are kept
 		size = int64(n)
 	}
-	if size > limit-m.used {
+	b, ok := m.reserve(class, size, limit)
+	if ok && b == nil {
+		b = make([]byte, size) // without the lock: it clears the memory
+	}
+	if !ok {
 		return nil
 	}
-	m.used += size
-	if class < len(m.spare) {
-		if s := m.spare[class]; len(s) > 0 {
-			m.spare[class] = s[:len(s)-1]
-			m.idle -= size
-			return s[len(s)-1][:n]
-		}
+	return b[:n]
+}
+
+// reserve counts the memory, and returns what is kept of that size.
+func (m *memory) reserve(class int, size, limit int64) (b []byte, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if size > limit-m.used {
+		return nil, false
 	}
-	return make([]byte, n, size)
+	m.used += size
+	if class >= len(m.spare) || len(m.spare[class]) == 0 {
+		return nil, true
+	}
+	s := m.spare[class]
+	m.spare[class] = s[:len(s)-1]
+	m.idle -= size
+	return s[len(s)-1][:size], true
 }
 
 // put takes back what take returned. If lost is set, a device may still use it: it is left to the garbage collector,

@@ -13,28 +13,32 @@ import (
 
 // A mover is what the server needs for a transfer: a DCI and a registered buffer, which no peer can reach.
 type mover struct {
+	pd *uverbs.PD
 	cq *uverbs.CQ
 	qp *uverbs.QP
 	mr *uverbs.MR
 }
 
-func newMover(d *Device, pd *uverbs.PD, size int) (*mover, error) {
+func newMover(d *Device, size int) (*mover, error) {
 	m := &mover{}
-	err := m.create(d, pd, size)
+	err := m.create(d, size)
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}
 	return m, nil
 }
 
-func (m *mover) create(d *Device, pd *uverbs.PD, size int) (err error) {
-	if m.mr, err = pd.Alloc(size, uverbs.LocalWrite); err != nil {
+func (m *mover) create(d *Device, size int) (err error) {
+	if m.pd, err = d.ctx.AllocPD(); err != nil {
+		return err
+	}
+	if m.mr, err = m.pd.Alloc(size, uverbs.LocalWrite); err != nil {
 		return err
 	}
 	if m.cq, err = d.ctx.CreateCQ(uverbs.CQConfig{Entries: 1}); err != nil {
 		return err
 	}
-	if m.qp, err = pd.CreateQP(uverbs.QPConfig{Type: uverbs.DCI, SendCQ: m.cq, MaxSendWR: 1}); err != nil {
+	if m.qp, err = m.pd.CreateQP(uverbs.QPConfig{Type: uverbs.DCI, SendCQ: m.cq, MaxSendWR: 1}); err != nil {
 		return err
 	}
 	return m.qp.Ready()
@@ -42,7 +46,7 @@ func (m *mover) create(d *Device, pd *uverbs.PD, size int) (err error) {
 
 // close ends the device's use of the buffer.
 func (m *mover) close() error {
-	return errors.Join(closeOne(m.qp), closeOne(m.cq), closeOne(m.mr))
+	return errors.Join(closeOne(m.qp), closeOne(m.cq), closeOne(m.mr), closeOne(m.pd))
 }
 
 // move posts a request and waits until it has completed. After an error, the buffer is in use until close.
@@ -60,13 +64,12 @@ func move(ctx context.Context, qp *uverbs.QP, cq *uverbs.CQ, wr uverbs.SendWR) e
 // movers are the movers of a Handler.
 type movers struct {
 	mu     sync.Mutex
-	pd     *uverbs.PD
 	slots  chan struct{} // one per transfer in progress
 	idle   []*mover
 	closed bool
 }
 
-// open creates what all movers share.
+// open creates the slots.
 func (s *movers) open(h *Handler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,13 +78,6 @@ func (s *movers) open(h *Handler) error {
 	}
 	if s.slots == nil {
 		s.slots = make(chan struct{}, h.maxTransfers())
-	}
-	if s.pd == nil {
-		pd, err := h.Device.ctx.AllocPD()
-		if err != nil {
-			return err
-		}
-		s.pd = pd
 	}
 	return nil
 }
@@ -122,7 +118,7 @@ func (s *movers) take(ctx context.Context, h *Handler) (*mover, error) {
 		return m, nil
 	}
 	s.mu.Unlock()
-	m, err := newMover(h.Device, s.pd, min(positiveOr(h.BufferSize, defaultBuffer), uverbs.MaxMessage))
+	m, err := newMover(h.Device, min(positiveOr(h.BufferSize, defaultBuffer), uverbs.MaxMessage))
 	if err != nil {
 		<-s.slots
 	}
@@ -147,13 +143,13 @@ func (s *movers) put(m *mover, failed bool) error {
 // close closes the movers. No transfer may be in progress.
 func (s *movers) close() (err error) {
 	s.mu.Lock()
-	idle, pd := s.idle, s.pd
-	s.idle, s.pd, s.closed = nil, nil, true
+	idle := s.idle
+	s.idle, s.closed = nil, true
 	s.mu.Unlock()
 	for _, m := range idle {
 		err = errors.Join(err, m.close())
 	}
-	return errors.Join(err, closeOne(pd))
+	return err
 }
 
 // A transfer is a request with a token in progress at the server.
@@ -179,7 +175,7 @@ func (x *transfer) begin() (err error) {
 	}
 	attr, err := m.qp.AHAttr(x.token.endpoint())
 	if err == nil {
-		x.ah, err = m.qp.PD().CreateAH(attr)
+		x.ah, err = m.pd.CreateAH(attr)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: no path to the client: %w", ErrTransfer, err), x.h.movers.put(m, false))
@@ -229,9 +225,10 @@ func (x *transfer) end() {
 	if x.m == nil {
 		return
 	}
-	err := x.h.movers.put(x.m, x.err != nil)
+	err := x.ah.Close()
+	err = errors.Join(err, x.h.movers.put(x.m, x.err != nil))
 	x.m = nil
-	if err = errors.Join(err, x.ah.Close()); err != nil {
+	if err != nil {
 		x.h.observe(x.r, 0, err)
 	}
 }

@@ -83,7 +83,7 @@ func (e *rcEnd) written(ctx context.Context, cookie uint32) error {
 	case err != nil:
 		return e.moved(err)
 	case wc[0].Opcode != uverbs.WCRecvRDMAImm || wc[0].Imm != cookie || int(wc[0].ByteLen) != e.mr.Len():
-		return e.moved(fmt.Errorf("%w: %v of %d bytes with cookie %08x, want a WRITE of %d with %08x", ErrReply,
+		return e.moved(fmt.Errorf("%w: %v of %d bytes with cookie %08x, want a WRITE of %d with %08x", ErrProtocol,
 			wc[0].Opcode, wc[0].ByteLen, wc[0].Imm, e.mr.Len(), cookie))
 	}
 	return nil

@@ -178,17 +178,17 @@ func (h *Handler) parsePrepare(r *http.Request) (s *session, size int, psn uint3
 func objectOf(r *http.Request, offset, size int64) (*http.Request, error) {
 	op, target := r.Header.Get(headerOp), r.Header.Get(headerTarget)
 	if op != http.MethodGet && op != http.MethodPut || len(target) < 2 || target[0] != '/' || target[1] == '/' {
-		return nil, fmt.Errorf("%w: %s %q, want a GET or PUT of an object", ErrReply, op, target)
+		return nil, fmt.Errorf("%w: %s %q, want a GET or PUT of an object", ErrProtocol, op, target)
 	}
 	if op == http.MethodPut && offset != 0 {
-		return nil, fmt.Errorf("%w: a PUT at offset %d, want 0", ErrReply, offset)
+		return nil, fmt.Errorf("%w: a PUT at offset %d, want 0", ErrProtocol, offset)
 	}
 	object, err := http.NewRequestWithContext(r.Context(), op, target, nil)
 	if err != nil {
 		return nil, err
 	}
 	if !objectQuery(object.URL) {
-		return nil, fmt.Errorf("%w: %s %q does not move an object", ErrReply, op, target)
+		return nil, fmt.Errorf("%w: %s %q does not move an object", ErrProtocol, op, target)
 	}
 	object.Host, object.RemoteAddr, object.TLS, object.RequestURI = r.Host, r.RemoteAddr, r.TLS, target
 	if op == http.MethodGet {
@@ -253,9 +253,9 @@ func (h *Handler) readyRC(w http.ResponseWriter, r *http.Request) (err error) {
 		case err != nil:
 			return refuse(http.StatusBadRequest, err)
 		case uint32(cookie) != s.cookie:
-			return refuse(http.StatusForbidden, fmt.Errorf("%w: the cookie is not that of the session", ErrReply))
+			return refuse(http.StatusForbidden, fmt.Errorf("%w: the cookie is not that of the session", ErrProtocol))
 		case uint32(qpn) != s.peer.qpn:
-			return refuse(http.StatusConflict, fmt.Errorf("%w: QP %#x, the session's token has %#x", ErrReply, qpn,
+			return refuse(http.StatusConflict, fmt.Errorf("%w: QP %#x, the session's token has %#x", ErrProtocol, qpn,
 				s.peer.qpn))
 		}
 		return nil
@@ -354,22 +354,29 @@ func (c *collector) Write(p []byte) (int, error) {
 
 // begin gives a session its memory and its name.
 func (s *sessions) begin(h *Handler, x *session, size int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	limit := h.maxTransfers()
-	switch {
-	case s.closed:
-		return refuse(http.StatusServiceUnavailable, ErrClosed)
-	case s.active >= limit:
-		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy,
-			limit))
+	if err := s.enter(h.maxTransfers()); err != nil {
+		return refuse(http.StatusServiceUnavailable, err)
 	}
 	if x.b = s.memory.take(size, positiveOr(h.MaxMemory, defaultMaxMemory)); x.b == nil {
-		return refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d bytes more: raise Handler.MaxMemory", ErrBusy, size))
+		return errors.Join(refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d bytes more: raise Handler.MaxMemory",
+			ErrBusy, size)), s.end(x))
 	}
 	var random [sessionDigits / 2]byte
 	rand.Read(random[:]) // never fails
 	x.id = hex.EncodeToString(random[:])
+	return nil
+}
+
+// enter counts a session.
+func (s *sessions) enter(limit int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.active >= limit:
+		return fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy, limit)
+	}
 	s.active++
 	return nil
 }
@@ -410,7 +417,7 @@ func (s *sessions) take(r *http.Request, ok func(*session) error) (*session, err
 	defer s.mu.Unlock()
 	x := s.byID[id]
 	if x == nil || x.owner != auth.accessKey {
-		return nil, refuse(http.StatusNotFound, fmt.Errorf("%w: no session %q, or it has expired", ErrReply, id))
+		return nil, refuse(http.StatusNotFound, fmt.Errorf("%w: no session %q, or it has expired", ErrProtocol, id))
 	}
 	if ok != nil {
 		if err := ok(x); err != nil {

@@ -70,26 +70,45 @@ func closeOne[T any, P interface {
 
 // targets has the target of new requests.
 type targets struct {
-	mu      sync.Mutex
-	current *target
-	closed  bool
+	creating sync.Mutex // locked before mu, and by no request that has a target
+	mu       sync.Mutex
+	current  *target
+	closed   bool
 }
 
 // take returns a target for one request.
 func (s *targets) take(d *Device, key uint64) (*target, error) {
+	if g, err := s.join(nil); g != nil || err != nil {
+		return g, err
+	}
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	if g, err := s.join(nil); g != nil || err != nil {
+		return g, err
+	}
+	g, err := newTarget(d, key)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.join(g); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+// join counts a request as a user of the current target, which g becomes if it is not nil.
+func (s *targets) join(g *target) (*target, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if s.current == nil {
-		g, err := newTarget(d, key)
-		if err != nil {
-			return nil, err
-		}
+	if g != nil {
 		s.current = g
 	}
-	s.current.users++
+	if s.current != nil {
+		s.current.users++
+	}
 	return s.current, nil
 }
 

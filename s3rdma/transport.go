@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 const (
@@ -194,6 +196,8 @@ func (t *Transport) signer(r *http.Request) (*signer, error) {
 	switch {
 	case t.Device == nil:
 		return nil, errNoDevice
+	case t.Service != "" && t.Service != DC && t.Service != RC:
+		return nil, fmt.Errorf("%w: Transport.Service %q is neither %q nor %q", uverbs.ErrInvalid, t.Service, DC, RC)
 	case text == "":
 		return nil, nil
 	case t.Secret == nil:
