@@ -181,8 +181,8 @@ func (b *body) Close() error {
 		b.release(f.p)
 		return nil
 	}
-	if b.d.r.Context().Err() == nil && errors.Is(f.err, context.Canceled) {
-		return nil // by this Close
+	if errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) {
+		return nil // what was requested ahead is not needed
 	}
 	return f.err
 }

@@ -20,6 +20,8 @@ import (
 const (
 	// grace is how long a client waits with the data of a PUT if it does not notice that its second request was sent.
 	grace = 100 * time.Millisecond
+	// lateTime is how long data may come after the server has said that it was sent.
+	lateTime = time.Second
 	// cancelTime limits the request that ends a session.
 	cancelTime = time.Second
 )
@@ -130,10 +132,12 @@ func (c *conversation) prepare(ctx context.Context) (psn uint32, err error) {
 	return uint32(psn64), errors.Join(err1, err2)
 }
 
+var errLate = fmt.Errorf("%w: the server has replied, and %v later its data has not arrived", ErrProtocol, lateTime)
+
 // ready sends the second request, during which the data moves.
 func (c *conversation) ready(ctx context.Context) error {
-	moving, stop := context.WithCancel(ctx)
-	defer stop()
+	moving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	asking, drop := context.WithCancel(ctx)
 	defer drop()
 	wrote := make(chan struct{})
@@ -144,7 +148,9 @@ func (c *conversation) ready(ctx context.Context) error {
 		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}
 		err := c.finish(httptrace.WithClientTrace(asking, trace))
 		if err != nil {
-			stop() // no data moves any more
+			stop(err) // no data moves any more
+		} else {
+			time.AfterFunc(lateTime, func() { stop(errLate) })
 		}
 		sent()
 		replied <- err

@@ -1,6 +1,7 @@
 package s3rdma_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -176,6 +177,41 @@ func TestSilentClient(t *testing.T) {
 	}
 	r.same("a", randomBytes(5000))
 	r.released()
+}
+
+// TestLiar has a server that says that it has written the data, and has not. The client does not wait for it.
+func TestLiar(t *testing.T) {
+	r := newRig(t, s3rdma.RC, func(r *rig) {
+		r.transport.Base = tap{RoundTripper: r.base, request: func(q *http.Request) {
+			if q.Header.Get("X-Amz-Rdma-Op") == "" && strings.HasSuffix(q.URL.Path, "/ready") {
+				q.URL.Path = "/lie"
+			}
+		}}
+		front := *r.front.Load()
+		r.serveBy(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path != "/lie" {
+				front(w, q)
+				return
+			}
+			for name, value := range map[string]string{"Protocol": "hipobj-rc-v2", "Bytes-Transferred": "1000", "Etag": "x",
+				"Cookie": q.Header.Get("X-Amz-Rdma-Cookie")} {
+				w.Header().Set("X-Amz-Rdma-"+name, value)
+			}
+		})
+	})
+	data := randomBytes(1000)
+	r.client.Run(func() {
+		// The PUT has metadata, and travels by HTTP.
+		_, err := r.minio.PutObject(r.ctx, bucket, "a", bytes.NewReader(data), 1000,
+			minio.PutObjectOptions{UserMetadata: map[string]string{"k": "v"}})
+		check(t, err)
+	})
+	r.got.take()
+	r.same("a", data)
+	if n, why := r.got.byRDMA(); n != 0 || len(why) != 1 || !errors.Is(why[0], s3rdma.ErrProtocol) {
+		t.Errorf("%d bytes by RDMA, %v", n, why)
+	}
+	r.abandoned()
 }
 
 // TestSessionReplies has servers whose replies to control requests are wrong. The data travels by HTTP.
