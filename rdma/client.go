@@ -91,7 +91,7 @@ func (cl *Client[S]) do(ctx context.Context, part int, f func(ctx context.Contex
 	defer func() { err = errors.Join(err, s.release(l, retire)) }()
 	err = f(ctx, l.c, l.s)
 	if len(cl.rails) > 1 {
-		s.called(ctx, part, err, cl.options.MaxBackoff)
+		s.called(part, err, cl.options.MaxBackoff)
 	}
 	retire = isUnavailable(err)
 	return retire || err != nil && hasEnded(l.c, err), err

@@ -115,7 +115,7 @@ func (s *slot[S]) cost(node int) (cost int, ok bool) {
 
 // called learns from a call with the slot's link. If its deadline has passed, the server may not be reached any more,
 // which the device notices after seconds: for a while, the slot is used if no other works.
-func (s *slot[S]) called(ctx context.Context, part int, err error, while time.Duration) {
+func (s *slot[S]) called(part int, err error, while time.Duration) {
 	if err == nil && part > 0 {
 		s.rail.parts.Add(uint64(part))
 	}
@@ -124,7 +124,7 @@ func (s *slot[S]) called(ctx context.Context, part int, err error, while time.Du
 		if s.doubted.Load() != 0 {
 			s.doubted.Store(0)
 		}
-	case ctx.Err() == context.DeadlineExceeded:
+	case errors.Is(err, context.DeadlineExceeded):
 		s.doubted.Store(time.Now().Add(while).UnixNano())
 	}
 }
