@@ -212,6 +212,34 @@ func TestRailPortDown(t *testing.T) {
 	})
 }
 
+// TestRailPortFlap has a port go down while no call waits, and come up before its connection ends. No call uses the rail
+// in between.
+func TestRailPortFlap(t *testing.T) {
+	r := newRailed(t, nil)
+	r.net.SetTimeouts(verbstest.Timeouts{Ack: 17}) // half a second, and four before the end
+	ctx := limit(t)
+	r.onClient(func() {
+		cl := r.client(t, rdma.ClientOptions[int]{})
+		awaitUp(t, cl, 0, true)
+		awaitUp(t, cl, 1, true)
+		r.here[1].SetPort(false)
+		until(t, "rail 1 is down", func() bool { return !cl.Rails()[1].Up })
+		before := cl.Rails()[1].Calls
+		for range 20 {
+			check(t, cl.Do(ctx, request("down")))
+		}
+		if n := cl.Rails()[1].Calls - before; n > 0 {
+			t.Errorf("%d calls have used a rail whose port is down", n)
+		}
+		r.here[1].SetPort(true)
+		until(t, "rail 1 is used", func() bool {
+			check(t, cl.Do(ctx, request("up")))
+			return cl.Rails()[1].Calls > before
+		})
+		check(t, cl.Close())
+	})
+}
+
 // TestRailDeviceRemoved has a device of the client or of the server removed under load.
 func TestRailDeviceRemoved(t *testing.T) {
 	for name, at := range map[string]func(r *railed) *verbstest.Machine{
