@@ -1,6 +1,7 @@
 package s3rdma
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -174,29 +176,49 @@ func (b *errorText) Write(p []byte) (int, error) { *b = append(*b, p...); return
 func (x *transfer) servePut(w http.ResponseWriter) {
 	size := int64(x.token.Size)
 	r := x.r.Clone(x.r.Context())
-	b := &receiver{x: x}
+	ctx, cancel := context.WithCancel(x.r.Context())
+	x.r = x.r.WithContext(ctx)
+	b := &receiver{x: x, cancel: cancel}
 	r.Body, r.ContentLength = b, size
 	r.Header.Set("Content-Length", strconv.FormatInt(size, 10))
 	rw := &putWriter{ResponseWriter: w, b: b}
-	defer x.end() // also if Next panics
+	defer b.end() // also if Next panics
 	x.h.Next.ServeHTTP(rw, r)
+	b.Close()                     // ends a Read that is still in progress
 	rw.WriteHeader(http.StatusOK) // unless Next has
-	x.h.observe(x.r, int64(x.done), b.result())
+	x.h.observe(x.r, b.moved(), b.result())
 }
 
-// A receiver is the body of a PUT.
+// A receiver is the body of a PUT. Next may read and close it from several goroutines, and also after ServeHTTP has
+// returned: then the buffer has the data of another request.
 type receiver struct {
-	x    *transfer
+	x      *transfer          // nil if left is all there is
+	cancel context.CancelFunc // ends a transfer in progress
+
+	mu   sync.Mutex
 	left []byte // of the buffer
 	err  error
 }
 
-// result returns why the data was not moved as a whole.
+// moved returns the number of bytes that the device has read.
+func (b *receiver) moved() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(b.x.done)
+}
+
+// result returns why Next has not read the data as a whole.
 func (b *receiver) result() error {
-	if b.err == nil && b.x.done < b.x.token.Size {
-		return fmt.Errorf("%w: the server has read %d of %d bytes", ErrDeclined, b.x.done, b.x.token.Size)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	read := int64(b.x.done) - int64(len(b.left))
+	switch {
+	case read == int64(b.x.token.Size):
+		return nil
+	case b.err != nil && b.err != http.ErrBodyReadAfterClose:
+		return b.err
 	}
-	return b.err
+	return fmt.Errorf("%w: the server has read %d of %d bytes", ErrDeclined, read, b.x.token.Size)
 }
 
 // fill reads the next part of the client's memory if none is left.
@@ -206,7 +228,7 @@ func (b *receiver) fill() error {
 		return b.err
 	case len(b.left) > 0:
 		return nil
-	case b.x.done == b.x.token.Size:
+	case b.x == nil || b.x.done == b.x.token.Size:
 		return io.EOF
 	}
 	b.left, b.err = b.x.receive()
@@ -217,6 +239,8 @@ func (b *receiver) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err := b.fill(); err != nil {
 		return 0, err
 	}
@@ -225,29 +249,26 @@ func (b *receiver) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo: data is written from the buffer where the device has put it.
-func (b *receiver) WriteTo(w io.Writer) (total int64, err error) {
-	for {
-		if err := b.fill(); err == io.EOF {
-			return total, nil
-		} else if err != nil {
-			return total, err
-		}
-		n, err := w.Write(b.left)
-		b.left = b.left[n:]
-		total += int64(n)
-		if err != nil {
-			return total, err
-		}
-	}
-}
-
-// Close ends the reading.
+// Close ends the reading, also of a Read in progress.
 func (b *receiver) Close() error {
-	if b.err == nil && b.x.done < b.x.token.Size {
-		b.err = errors.New("s3rdma: read of a closed body")
+	b.cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = http.ErrBodyReadAfterClose
 	}
 	return nil
+}
+
+// end closes the body and releases the transfer. No Read touches the buffer any more.
+func (b *receiver) end() {
+	b.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = nil
+	if b.x != nil {
+		b.x.end()
+	}
 }
 
 // A putWriter is the ResponseWriter of a PUT. It adds the reply.
@@ -268,13 +289,16 @@ func (w *putWriter) WriteHeader(code int) {
 		return
 	}
 	w.wrote = true
-	moved := w.b.result()
+	if code >= http.StatusMultipleChoices { // a Read may be in progress, for which result would wait
+		w.Header().Set(headerReply, declined)
+		w.ResponseWriter.WriteHeader(code)
+		return
+	}
+	why := w.b.result()
 	switch {
-	case code >= http.StatusMultipleChoices:
+	case why != nil: // although Next says that it has stored the object
 		w.Header().Set(headerReply, declined)
-	case moved != nil: // although Next says that it has stored the object
-		w.Header().Set(headerReply, declined)
-		writeError(w.ResponseWriter, http.StatusInternalServerError, moved)
+		writeError(w.ResponseWriter, http.StatusInternalServerError, why)
 		return
 	case code == http.StatusNoContent:
 		w.Header().Set(headerReply, "204")

@@ -312,7 +312,9 @@ func (h *Handler) storeRC(ctx context.Context, s *session) error {
 	}
 	c := &collector{header: http.Header{}}
 	object := s.object.WithContext(ctx)
-	object.Body = newBytesBody(s.b)
+	body := &receiver{left: s.b, cancel: func() {}}
+	defer body.end() // before other sessions use the memory
+	object.Body = body
 	h.Next.ServeHTTP(c, object)
 	if c.code == 0 {
 		c.code = http.StatusOK
