@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/signer"
@@ -298,6 +302,46 @@ func TestPartDeclined(t *testing.T) {
 		t.Errorf("%d bytes by RDMA, %v", n, reasons)
 	}
 	r.released()
+}
+
+// TestChain has a server with a Handler behind a proxy that has one too. The one behind moves the data of a GET.
+func TestChain(t *testing.T) {
+	data := randomBytes(3000)
+	for name, whole := range map[string]bool{"ranges": false, "no ranges": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s3rdma.DC, page(nil, data))
+			inner := &s3rdma.Handler{Device: r.handler.Device, Next: http.HandlerFunc(
+				func(w http.ResponseWriter, q *http.Request) {
+					if whole {
+						q.Header.Del("Range")
+					}
+					http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(data))
+				})}
+			server := httptest.NewServer(inner)
+			defer func() { server.Close(); check(t, inner.Close()) }()
+			proxy := httputil.NewSingleHostReverseProxy(must(url.Parse(server.URL))(t))
+			base := &http.Transport{}
+			defer base.CloseIdleConnections()
+			proxy.Transport = base
+			r.handler.Next = proxy
+			if _, got, err := r.fetch(); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d of %d bytes, %v", len(got), len(data), err)
+			}
+			r.behind(len(data))
+			r.released()
+		})
+	}
+}
+
+// behind checks how much the client has received by RDMA from a server behind the Handler.
+func (r *rig) behind(want int) {
+	r.Helper()
+	if n, why := r.got.byRDMA(); n != int64(want) || why != nil {
+		r.Errorf("%d of %d bytes by RDMA, %v", n, want, why)
+	}
+	if n, _ := r.served.byRDMA(); n != 0 {
+		r.Errorf("the Handler in front has moved %d bytes", n)
+	}
 }
 
 // TestWrongChecksum reads an object whose checksum at the server is another.

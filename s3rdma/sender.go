@@ -50,6 +50,10 @@ func (s *sender) WriteHeader(code int) {
 	if n, err := strconv.ParseInt(s.Header().Get("Content-Length"), 10, 64); err == nil {
 		s.length = n
 	}
+	if reply := s.Header().Get(headerReply); reply != "" && reply != declined {
+		s.pass()
+		return
+	}
 	if err := s.check(); err != nil {
 		s.decline(err)
 	}
@@ -67,6 +71,13 @@ func (s *sender) check() error {
 		return nil
 	}
 	return s.x.begin()
+}
+
+// pass passes a response by whose data another server behind Next has moved.
+func (s *sender) pass() {
+	s.byHTTP = true
+	s.x.h.observe(s.x.r, 0, fmt.Errorf("%w: a server behind this one has moved the data", ErrDeclined))
+	s.ResponseWriter.WriteHeader(s.code)
 }
 
 // decline sends the header by HTTP, and what is in the buffer.
