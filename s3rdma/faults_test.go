@@ -16,6 +16,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/goverbs/goverbs/s3rdma"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
@@ -153,6 +154,42 @@ func TestDeclined(t *testing.T) {
 }
 
 var errNo = errors.New("no")
+
+// TestAllowLID has tokens of InfiniBand. The packets go to the LID, and Allow sees an address that the client may have
+// made up.
+func TestAllowLID(t *testing.T) {
+	for _, service := range []s3rdma.Service{s3rdma.DC, s3rdma.RC} {
+		for name, change := range map[string]func(t *s3rdma.Token){
+			"no GID":    func(t *s3rdma.Token) { t.HasGID = false },
+			"other GID": func(t *s3rdma.Token) { t.GID = uverbs.GID{0: 0xfe, 1: 0x80, 15: 0x77} },
+			"own GID":   func(*s3rdma.Token) {},
+		} {
+			on := service == s3rdma.DC
+			if !on && name != "own GID" { // tokens of sessions are not changed
+				continue
+			}
+			t.Run(string(service)+", "+name, func(t *testing.T) {
+				r := newRigOn(t, verbstest.NewNetwork(t, verbstest.InfiniBand()), service, func(r *rig) {
+					if on {
+						unsigned(r)
+					}
+					r.tokens(func(text string) string {
+						token := must(s3rdma.ParseToken(text))(r)
+						change(&token)
+						return token.String()
+					}, &on)
+					r.handler.Allow = func(*http.Request, netip.Addr) error { return nil }
+				})
+				data := randomBytes(1000)
+				must(r.put("a", data, minio.PutObjectOptions{}))(t)
+				r.same("a", data)
+				if n, why := r.got.byRDMA(); n != 0 || len(why) == 0 {
+					t.Errorf("%d bytes by RDMA, %v", n, why)
+				}
+			})
+		}
+	}
+}
 
 // TestNoReply has a server whose responses to PUTs have no reply header, as the published wire allows.
 func TestNoReply(t *testing.T) {

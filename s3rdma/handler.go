@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 const (
@@ -124,10 +126,19 @@ func (h *Handler) accept(r *http.Request, text string) (t Token, err error) {
 	if limit := h.maxSize(); r.Method == http.MethodPut && int64(t.Size) > limit {
 		return t, fmt.Errorf("%w: a PUT of %d bytes, Handler.MaxSize is %d", ErrTooLarge, t.Size, limit)
 	}
-	if h.Allow != nil {
-		err = h.Allow(r, t.GID.Addr())
+	return t, h.allow(r, t.LID, t.GID)
+}
+
+// allow calls Allow.
+func (h *Handler) allow(r *http.Request, lid uint16, gid uverbs.GID) error {
+	if h.Allow == nil {
+		return nil
 	}
-	return t, err
+	if lid != 0 {
+		return fmt.Errorf("%w: the token has LID %#x, which Handler.Allow cannot judge: leave Allow unset on InfiniBand",
+			ErrDeclined, lid)
+	}
+	return h.Allow(r, gid.Addr())
 }
 
 // tokensSigned returns an error if a signed request has headers of this wire that are not part of the signature.

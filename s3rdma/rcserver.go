@@ -108,10 +108,8 @@ func (h *Handler) prepareRC(w http.ResponseWriter, r *http.Request) (err error) 
 	if err := h.RC(r, s.object); err != nil {
 		return refuse(http.StatusForbidden, err)
 	}
-	if h.Allow != nil {
-		if err := h.Allow(r, s.peer.gid.Addr()); err != nil {
-			return refuse(http.StatusForbidden, err)
-		}
+	if err := h.allow(r, s.peer.lid, s.peer.gid); err != nil {
+		return refuse(http.StatusForbidden, err)
 	}
 	if err := h.sessions.begin(h, s, size); err != nil {
 		return err

@@ -28,9 +28,12 @@ func (r *rig) control(path string, headers http.Header) *http.Response {
 	return resp
 }
 
+// roceToken is a token without a LID.
+var roceToken = strings.TrimSuffix(rcToken, "0201") + "0000"
+
 // prepare returns the headers of an honest first request, but for the changes.
 func prepare(changes ...string) http.Header {
-	return headers(append([]string{"protocol", "hipobj-rc-v2", "token", rcToken, "psn", "0a1b2c", "cookie", "01020304",
+	return headers(append([]string{"protocol", "hipobj-rc-v2", "token", roceToken, "psn", "0a1b2c", "cookie", "01020304",
 		"op", "PUT", "target", "/" + bucket + "/a", "size", "4096", "offset", "0"}, changes...)...)
 }
 
@@ -76,7 +79,8 @@ func TestPrepare(t *testing.T) {
 		"protocol":      {prepare("protocol", "hipobj-rc-v1"), 501},
 		"no token":      {prepare("token", ""), 400},
 		"token":         {prepare("token", strings.Repeat("0", 88)), 400},
-		"host":          {prepare("token", strings.Replace(rcToken, "c0000201", "c0000263", 1)), 403},
+		"host":          {prepare("token", strings.Replace(roceToken, "c0000201", "c0000263", 1)), 403},
+		"LID":           {prepare("token", rcToken), 403},
 		"PSN":           {prepare("psn", "000000"), 400},
 		"long PSN":      {prepare("psn", "1000000"), 400},
 		"cookie":        {prepare("cookie", "0"), 400},
