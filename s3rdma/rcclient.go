@@ -193,8 +193,10 @@ func (c *conversation) finish(ctx context.Context) error {
 	if resp.StatusCode != http.StatusOK && (c.op == http.MethodGet || resp.StatusCode != http.StatusNoContent) {
 		return reasonOf(resp)
 	}
-	if h.Get(headerProtocol) != rcProtocol || h.Get(headerCookie) != formatCookie(c.cookie) ||
-		h.Get(headerBytes) != strconv.Itoa(c.end.mr.Len()) {
+	cookie, err1 := hexHeader(h, headerCookie, 1<<32-1) // some servers send uppercase digits
+	n, err2 := numberHeader(h, headerBytes, 10, 0, rcMaxSize)
+	if h.Get(headerProtocol) != rcProtocol || err1 != nil || err2 != nil || uint32(cookie) != c.cookie ||
+		int(n) != c.end.mr.Len() {
 		return fmt.Errorf("%w: protocol %q, cookie %q, %q bytes; want %s, %08x, %d", ErrProtocol, h.Get(headerProtocol),
 			h.Get(headerCookie), h.Get(headerBytes), rcProtocol, c.cookie, c.end.mr.Len())
 	}

@@ -218,6 +218,25 @@ func TestLiar(t *testing.T) {
 	r.abandoned()
 }
 
+// TestUppercase has a server that sends its numbers in uppercase digits.
+func TestUppercase(t *testing.T) {
+	r := newRig(t, s3rdma.RC, func(r *rig) {
+		r.transport.Base = tap{RoundTripper: r.base, response: func(resp *http.Response) {
+			for _, name := range []string{"Cookie", "Psn", "Qpn", "Mr-Addr", "Mr-Rkey"} {
+				if v := resp.Header.Get("X-Amz-Rdma-" + name); v != "" {
+					resp.Header.Set("X-Amz-Rdma-"+name, strings.ToUpper(v))
+				}
+			}
+		}}
+	})
+	data := randomBytes(1000)
+	for range 10 { // cookies are random, and a few have no letter
+		must(r.put("a", data, minio.PutObjectOptions{}))(t)
+		r.same("a", data)
+		r.moved(2000)
+	}
+}
+
 // TestSessionReplies has servers whose replies to control requests are wrong. The data travels by HTTP.
 func TestSessionReplies(t *testing.T) {
 	data := randomBytes(100_000)
