@@ -42,6 +42,9 @@ func (t *Transport) get(r *http.Request, s *signer) (*http.Response, error) {
 		d.window = t.window()
 	}
 	if t.Service == RC {
+		if err := sessionQuery(r.URL); err != nil {
+			return t.byHTTP(r, err)
+		}
 		if err := d.stat(); err != nil {
 			return t.byHTTP(r, err)
 		}

@@ -265,8 +265,22 @@ var carries = []string{"Authorization", "Content-Length", "Accept-Encoding", "Us
 	"X-Amz-Sdk-Checksum-Algorithm", "X-Amz-Checksum-Algorithm",
 	"X-Amz-Checksum-Type"}
 
+// sessionQuery returns an error if the URL selects a part or a version of an object. The published server of this form
+// drops the query of a target, and would replace the object by the part.
+func sessionQuery(u *url.URL) error {
+	for _, name := range []string{"uploadId", "partNumber", "versionId"} {
+		if u.Query().Has(name) {
+			return fmt.Errorf("s3rdma: %s has no place for %s", rcProtocol, name)
+		}
+	}
+	return nil
+}
+
 // carried returns an error if a session does not have all that the PUT says about the object.
 func (u *upload) carried() error {
+	if err := sessionQuery(u.r.URL); err != nil {
+		return err
+	}
 	h := u.r.Header.Clone()
 	for _, name := range append(digests(h), carries...) {
 		h.Del(name)

@@ -67,8 +67,8 @@ const (
 	// DC is the form for dynamically connected transport, which both ends' devices must have: ConnectX has it.
 	DC Service = "dc"
 	// RC is the form for reliable connections, which every device has. A transfer takes two more requests, and three for
-	// the first part of a GET. It carries neither metadata nor conditions of a PUT: such PUTs travel by HTTP. URLs must
-	// have the bucket in the path.
+	// the first part of a GET. It carries neither metadata nor conditions of a PUT, nor parts and versions of an object:
+	// such requests travel by HTTP. URLs must have the bucket in the path.
 	RC Service = "rc"
 )
 
