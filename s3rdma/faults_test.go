@@ -48,7 +48,7 @@ func unsigned(r *rig) {
 // tokens changes the tokens of the client's requests, once on is set.
 func (r *rig) tokens(change func(string) string, on *bool) {
 	r.transport.Base = tap{RoundTripper: r.base, request: func(q *http.Request) {
-		if text := q.Header.Get("X-Amz-Rdma-Token"); text != "" && *on {
+		if text := q.Header.Get("X-Amz-Rdma-Token"); text != "" && q.Method != http.MethodHead && *on {
 			q.Header.Set("X-Amz-Rdma-Token", change(text))
 		}
 	}}
@@ -154,6 +154,70 @@ func TestDeclined(t *testing.T) {
 }
 
 var errNo = errors.New("no")
+
+// TestUnknowing has a server that does not know the wire, nor checksums. No PUT of a token reaches it, so that it has
+// no object without data, conditions hold, and a PUT that is canceled leaves the object what it was.
+func TestUnknowing(t *testing.T) {
+	r := newRig(t, s3rdma.DC)
+	var tokens atomic.Int32
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	r.serveBy(func(w http.ResponseWriter, q *http.Request) {
+		q.Header.Del("X-Amz-Checksum-Crc64nvme")
+		if q.Header.Get("X-Amz-Rdma-Token") != "" {
+			tokens.Add(1)
+		}
+		if q.Method == http.MethodPut && strings.HasSuffix(q.URL.Path, "/canceled") && q.ContentLength >= 2000 {
+			cancel()
+			panic(http.ErrAbortHandler)
+		}
+		r.plain.ServeHTTP(w, q)
+	})
+	old, data := randomBytes(1000), randomBytes(2000)
+	info := must(r.put("a", old, minio.PutObjectOptions{}))(t)
+	must(r.put("canceled", old, minio.PutObjectOptions{}))(t)
+	o := minio.PutObjectOptions{}
+	o.SetMatchETag(info.ETag)
+	must(r.put("a", data, o))(t)
+	o = minio.PutObjectOptions{}
+	o.SetMatchETagExcept("*")
+	must(r.put("new", data, o))(t)
+	r.client.Run(func() {
+		_, err := r.minio.PutObject(ctx, bucket, "canceled", bytes.NewReader(data), 2000, minio.PutObjectOptions{})
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	if n, why := r.got.byRDMA(); n != 0 || len(why) < 5 || tokens.Load() != 1 {
+		t.Errorf("%d bytes by RDMA, %v, and %d tokens, want the one of a HEAD", n, why, tokens.Load())
+	}
+	r.same("a", data)
+	r.same("new", data)
+	r.same("canceled", old)
+	r.released()
+}
+
+// TestReplaced has a server that knows the wire, and then one that does not.
+func TestReplaced(t *testing.T) {
+	r := newRig(t, s3rdma.DC)
+	data := randomBytes(1000)
+	must(r.put("a", data, minio.PutObjectOptions{}))(t)
+	var tokens atomic.Int32
+	r.serveBy(func(w http.ResponseWriter, q *http.Request) {
+		q.Header.Del("X-Amz-Checksum-Crc64nvme")
+		if q.Header.Get("X-Amz-Rdma-Token") != "" {
+			tokens.Add(1)
+		}
+		r.plain.ServeHTTP(w, q)
+	})
+	for range 10 {
+		must(r.put("a", data[1:], minio.PutObjectOptions{}))(t)
+	}
+	if n := tokens.Load(); n != 1 {
+		t.Errorf("%d of 10 PUTs had a token", n)
+	}
+	r.same("a", data[1:])
+}
 
 // TestAllowLID has tokens of InfiniBand. The packets go to the LID, and Allow sees an address that the client may have
 // made up.

@@ -86,6 +86,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Next.ServeHTTP(w, r)
 		return
 	}
+	if r.Method != http.MethodGet && r.Method != http.MethodPut { // a client asks whether this server knows the wire
+		w.Header().Set(headerReply, declined)
+		h.Next.ServeHTTP(w, r)
+		return
+	}
 	token, err := h.accept(r, text)
 	if err == nil {
 		x := &transfer{h: h, r: r, token: token}
@@ -110,8 +115,6 @@ func (h *Handler) accept(r *http.Request, text string) (t Token, err error) {
 	switch {
 	case h.Device == nil:
 		return t, errNoDevice
-	case r.Method != http.MethodGet && r.Method != http.MethodPut:
-		return t, fmt.Errorf("%w: %s moves no object", ErrDeclined, r.Method)
 	case r.ContentLength != 0:
 		return t, fmt.Errorf("%w: the request has a body of its own, of %d bytes", ErrDeclined, r.ContentLength)
 	case len(r.Header.Values(headerToken)) != 1:

@@ -133,8 +133,8 @@ func TestSeek(t *testing.T) {
 	})
 }
 
-// TestMultipart stores an object in parts, which minio-go sends at the same time. The server of sessions drops the query
-// of a target, as the published one does: a part must not replace the object.
+// TestMultipart stores an object in parts, which minio-go sends at the same time. The server of sessions drops the
+// query of a target, as the published one does: a part must not replace the object.
 func TestMultipart(t *testing.T) {
 	forms(t, func(r *rig) {
 		data := randomBytes(17 << 20)

@@ -28,6 +28,11 @@ func (t *Transport) put(r *http.Request, s *signer) (*http.Response, error) {
 	if n > maxSize {
 		return t.byHTTP(r, fmt.Errorf("%w: %d bytes, a descriptor names at most %d", ErrTooLarge, n, int64(maxSize)))
 	}
+	if t.Service != RC {
+		if err := t.known(r, s); err != nil {
+			return t.byHTTP(r, err)
+		}
+	}
 	data := t.take(int(n))
 	if data == nil {
 		return t.byHTTP(r, fmt.Errorf("%w: %d bytes would exceed Transport.MaxMemory", ErrTooLarge, n))
@@ -86,6 +91,9 @@ func (u *upload) do() (*http.Response, error) {
 	if why == nil || !repeats(resp.StatusCode) {
 		u.t.memory.put(u.data, false)
 		return resp, nil
+	}
+	if resp.Header.Get(headerReply) == "" {
+		u.t.hosts.learn(u.r.URL.Host, false)
 	}
 	discard(resp)
 	return u.plain(why)

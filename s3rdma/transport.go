@@ -25,8 +25,11 @@ const (
 // A Transport is an [http.RoundTripper] for clients of S3. The data of objects that GetObject, PutObject and UploadPart
 // move travels by RDMA, and everything else by HTTP. Objects that the server declines to move travel by HTTP too.
 //
-// A client opts in by its use of a Transport. A server that does not know the wire ignores the token, and stores an
-// object without data for a PUT: the Transport notices, and repeats the PUT by HTTP, which replaces that object.
+// A client opts in by its use of a Transport. A server that does not know the wire ignores the token, and would store
+// an object without data for a PUT. So PUTs travel by HTTP until the server has replied to a token: that of a GET, or of
+// a HEAD which the Transport sends before the first PUT to a host, and not more than once a minute. If a later PUT is
+// stored without its data, because there is another server now, the Transport repeats it by HTTP, which replaces that
+// object. A condition of the PUT, such as If-None-Match, then fails.
 //
 // The fields must not be changed after the first request. RoundTrip may be called from any number of goroutines.
 type Transport struct {
@@ -50,14 +53,16 @@ type Transport struct {
 	// NoChecksum omits checksums. With them, PUTs have a CRC-64/NVME, unless the client has another checksum, and so
 	// have GETs of whole objects if the server stores one.
 	NoChecksum bool
-	// AcceptETag says that the server knows the wire, and that a PUT is complete if the response has status 200 and the
-	// ETag of an object with data. Otherwise the response must have a reply header, or the checksum of the data.
+	// AcceptETag says that the server knows the wire, so that no HEAD is sent, and that a PUT is complete if the response
+	// has status 200 and the ETag of an object with data. Otherwise the response must have a reply header, or the
+	// checksum of the data.
 	AcceptETag bool
 	// Observe is called after each transfer, and for each request of an object that travels by HTTP.
 	Observe func(Transfer)
 
 	targets targets
 	memory  memory
+	hosts   hosts
 }
 
 // A Service is a transport service, for which the wire has a form.
@@ -236,6 +241,9 @@ func (t *Transport) exchange(r *http.Request) (resp *http.Response, ended bool, 
 	var sent atomic.Int32 // http.Transport repeats a GET if its connection was lost
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }}
 	resp, err = t.base().RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err == nil && resp.Header.Get(headerReply) != "" {
+		t.hosts.learn(r.URL.Host, true)
+	}
 	return resp, err == nil && sent.Load() <= 1, err
 }
 
