@@ -357,6 +357,31 @@ func TestWrongChecksum(t *testing.T) {
 	}
 }
 
+// TestPartChecksum has a server that refuses checksums of parts, and of requests by HTTP, that the client has not sent.
+func TestPartChecksum(t *testing.T) {
+	r := newRig(t, s3rdma.DC)
+	front := *r.front.Load()
+	r.serveBy(func(w http.ResponseWriter, q *http.Request) {
+		part := q.URL.Query().Has("partNumber")
+		if sum := q.Header.Get("X-Amz-Checksum-Crc64nvme"); sum != "" && (part || q.ContentLength > 0) {
+			t.Errorf("part: %v, %d bytes by HTTP, checksum %q", part, q.ContentLength, sum)
+		}
+		if strings.HasSuffix(q.URL.Path, "/declined") && q.Header.Get("X-Amz-Rdma-Token") != "" {
+			w.Header().Set("X-Amz-Rdma-Reply", "501")
+			w.WriteHeader(http.StatusNotImplemented)
+			return
+		}
+		front(w, q)
+	})
+	data := randomBytes(11 << 20)
+	o := minio.PutObjectOptions{PartSize: 5 << 20, DisableContentSha256: true}
+	must(r.put("a", data, o))(t)
+	r.moved(int64(len(data)))
+	o.PartSize = 16 << 20
+	must(r.put("declined", data, o))(t)
+	r.same("a", data)
+}
+
 // TestStrangeRequests has requests that no client of the wire sends.
 func TestStrangeRequests(t *testing.T) {
 	r := newRig(t, s3rdma.DC, unsigned)

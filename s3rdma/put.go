@@ -69,8 +69,7 @@ func (u *upload) do() (*http.Response, error) {
 	if err != nil {
 		return u.plain(err)
 	}
-	u.addChecksum()
-	r := offering(u.r.Context(), u.r, o.token())
+	r := offering(u.r.Context(), u.withChecksum(), o.token())
 	u.s.sign(r)
 	resp, ended, err := u.t.exchange(r)
 	if eerr := o.end(ended); eerr != nil {
@@ -84,7 +83,7 @@ func (u *upload) do() (*http.Response, error) {
 		u.t.memory.put(u.data, false)
 		return nil, err
 	}
-	why := u.stored(resp)
+	why := u.stored(resp, r.Header)
 	if why == nil {
 		u.t.observe(u.r, int64(len(u.data)), nil)
 	}
@@ -99,17 +98,21 @@ func (u *upload) do() (*http.Response, error) {
 	return u.plain(why)
 }
 
-// addChecksum adds a checksum, unless the client has one.
-func (u *upload) addChecksum() {
-	if !u.t.NoChecksum && !announces(u.r.Header) {
-		u.r.Header.Set(headerCRC64, checksumText(crc64.Checksum(u.data, nvme)))
+// withChecksum returns the request with a checksum. It adds none if the client has one, or to a part: servers refuse
+// one that the upload was not created for.
+func (u *upload) withChecksum() *http.Request {
+	if u.t.NoChecksum || announces(u.r.Header) || u.r.URL.Query().Has("uploadId") {
+		return u.r
 	}
+	r := u.r.Clone(u.r.Context())
+	r.Header.Set(headerCRC64, checksumText(crc64.Checksum(u.data, nvme)))
+	return r
 }
 
 func newBytesBody(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }
 
-// stored returns why the server has not stored the data.
-func (u *upload) stored(resp *http.Response) error {
+// stored returns why the server has not stored the data. The request had the headers sent.
+func (u *upload) stored(resp *http.Response, sent http.Header) error {
 	reply := resp.Header.Get(headerReply)
 	if resp.StatusCode/100 != 2 || reply == declined {
 		return reasonOf(resp)
@@ -120,8 +123,8 @@ func (u *upload) stored(resp *http.Response) error {
 		}
 		return nil
 	}
-	for _, name := range checksumHeaders(u.r.Header) { // which no object without data has
-		if resp.Header.Get(name) == u.r.Header.Get(name) {
+	for _, name := range checksumHeaders(sent) { // which no object without data has
+		if resp.Header.Get(name) == sent.Get(name) {
 			return nil
 		}
 	}

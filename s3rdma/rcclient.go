@@ -299,8 +299,7 @@ func (u *upload) doRC() (*http.Response, error) {
 	if err := u.carried(); err != nil {
 		return u.plain(err)
 	}
-	u.addChecksum()
-	h, lost, why := u.t.converse(u.r.Context(), u.r, u.s, u.data, 0)
+	h, lost, why := u.t.converse(u.r.Context(), u.withChecksum(), u.s, u.data, 0)
 	if lost || why != nil && u.r.Context().Err() != nil {
 		u.t.memory.put(u.data, lost)
 		return nil, why

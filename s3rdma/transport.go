@@ -50,8 +50,8 @@ type Transport struct {
 	MaxMemory int64
 	// DCKey is the access key of the client's DCTs; 0: the key of the wire, 0xffeeddcc. The server's must be the same.
 	DCKey uint64
-	// NoChecksum omits checksums. With them, PUTs have a CRC-64/NVME, unless the client has another checksum, and so
-	// have GETs of whole objects if the server stores one.
+	// NoChecksum omits checksums. With them, PUTs of whole objects by RDMA have a CRC-64/NVME, unless the client has
+	// another checksum, and so have GETs of whole objects if the server stores one.
 	NoChecksum bool
 	// AcceptETag says that the server knows the wire, so that no HEAD is sent, and that a PUT is complete if the response
 	// has status 200 and the ETag of an object with data. Otherwise the response must have a reply header, or the
