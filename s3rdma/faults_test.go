@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -324,6 +325,33 @@ func TestReplies(t *testing.T) {
 			r.released()
 		})
 	}
+}
+
+// TestStale has a server that says that it has written the data, and has not. The client sees no data of an earlier
+// request.
+func TestStale(t *testing.T) {
+	r := newRig(t, s3rdma.DC, unsigned)
+	secret := bytes.Repeat([]byte("another request "), 1000)
+	must(r.put("a", secret, minio.PutObjectOptions{}))(t)
+	if _, spare := r.transport.Memory(); len(spare) != 1 {
+		t.Fatalf("%d spare buffers, want 1", len(spare))
+	}
+	r.serveBy(func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range map[string]string{"X-Amz-Rdma-Reply": "206", "Content-Length": "0",
+			"X-Amz-Rdma-Bytes-Transferred": "16000", "Content-Range": "bytes 0-15999/16000"} {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(http.StatusPartialContent)
+	})
+	r.client.Run(func() {
+		q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/b", nil))(t)
+		q.Header.Set("Range", "bytes=0-15999") // the length of the spare buffer
+		resp := must(r.transport.RoundTrip(q))(t)
+		defer resp.Body.Close()
+		if data := must(io.ReadAll(resp.Body))(t); len(data) != len(secret) || bytes.Contains(data, []byte("request")) {
+			t.Errorf("%d bytes, of another request: %q", len(data), data[:16])
+		}
+	})
 }
 
 // canceled runs a request, and cancels it when the server has begun to move data. The server does not notice that the
