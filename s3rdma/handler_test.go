@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -380,6 +381,32 @@ func TestPartChecksum(t *testing.T) {
 	o.PartSize = 16 << 20
 	must(r.put("declined", data, o))(t)
 	r.same("a", data)
+}
+
+// TestLongBody has bodies that are longer than their length, and one that fails at its end.
+func TestLongBody(t *testing.T) {
+	forms(t, func(r *rig) {
+		for want, body := range map[error]io.Reader{
+			http.ErrContentLength: strings.NewReader("hello, world"),
+			errNo:                 io.MultiReader(strings.NewReader("hello"), iotest.ErrReader(errNo)),
+		} {
+			q := must(http.NewRequestWithContext(r.ctx, http.MethodPut, r.url+"/"+bucket+"/a", io.NopCloser(body)))(r)
+			q.ContentLength = 5
+			r.client.Run(func() {
+				resp, err := r.transport.RoundTrip(q)
+				if err == nil {
+					resp.Body.Close()
+				}
+				if !errors.Is(err, want) {
+					r.Errorf("%v, want %v", err, want)
+				}
+			})
+		}
+		r.released()
+	}, func(r *rig) {
+		r.handler.Next = r.plain
+		r.serveBy(r.handler.ServeHTTP)
+	})
 }
 
 // TestStrangeRequests has requests that no client of the wire sends.

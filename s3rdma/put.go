@@ -50,8 +50,17 @@ func (t *Transport) put(r *http.Request, s *signer) (*http.Response, error) {
 // read reads the body, and changes the headers to those of the data alone.
 func (u *upload) read(body io.Reader) error {
 	if !isChunked(u.r.Header) {
-		_, err := io.ReadFull(body, u.data)
-		return err
+		if _, err := io.ReadFull(body, u.data); err != nil {
+			return err
+		}
+		switch _, err := io.ReadFull(body, make([]byte, 1)); err { // some readers check a sum at the end
+		case io.EOF:
+			return nil
+		case nil:
+			return fmt.Errorf("%w, which is %d", http.ErrContentLength, len(u.data))
+		default:
+			return err
+		}
 	}
 	trailer, err := readChunked(body, u.data)
 	if err != nil {
