@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -472,6 +473,47 @@ func TestSmallMemory(t *testing.T) {
 		t.Errorf("%d bytes by RDMA, %v", n, reasons)
 	}
 	r.released()
+}
+
+// TestMemoryOfDeclines has PUTs in progress that the server has declined. Their memory counts.
+func TestMemoryOfDeclines(t *testing.T) {
+	forms(t, func(r *rig) {
+		const n = 4
+		arrived, goOn := make(chan bool, n), make(chan bool)
+		r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.Method == http.MethodPut && q.Header.Get("X-Amz-Rdma-Token") == "" && q.URL.Path != "/"+bucket+"/" {
+				arrived <- true
+				<-goOn
+			}
+			r.plain.ServeHTTP(w, q)
+		})
+		r.handler.Device.Close()
+		r.handler.Device = nil
+		r.serveBy(r.handler.ServeHTTP)
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				if _, err := r.put(fmt.Sprint(i), make([]byte, 1<<20), minio.PutObjectOptions{}); err != nil {
+					r.Error(err)
+				}
+			})
+			<-arrived
+		}
+		used, _ := r.transport.Memory()
+		close(goOn)
+		all.Wait()
+		_, why := r.got.byRDMA()
+		var full int
+		for _, err := range why {
+			if errors.Is(err, s3rdma.ErrTooLarge) {
+				full++
+			}
+		}
+		if used != 2<<20 || full != n-2 {
+			r.Errorf("%d bytes are in use, and %d PUTs had no memory: %v", used, full, why)
+		}
+		r.released()
+	}, func(r *rig) { r.transport.MaxMemory = 2 << 20 })
 }
 
 // TestDeviceGone removes the device of either side. Everything then travels by HTTP.

@@ -147,7 +147,7 @@ func (u *upload) stored(resp *http.Response, sent http.Header) error {
 // plain repeats the request by HTTP. The data is left to the garbage collector, since Base may read it after its reply.
 func (u *upload) plain(why error) (*http.Response, error) {
 	u.t.observe(u.r, 0, why)
-	u.t.memory.put(u.data, true)
+	defer u.t.memory.put(u.data, true) // it counts until Base has sent it
 	r := u.r.Clone(u.r.Context())
 	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = newBytesBody(u.data), int64(len(u.data)), nil, nil
 	r.GetBody = func() (io.ReadCloser, error) { return newBytesBody(u.data), nil }
