@@ -216,10 +216,12 @@ func (d *download) respond(p *part) (*http.Response, error) {
 		end = min(end, d.want.end)
 	}
 	d.want.end = end
-	d.etag = p.resp.Header.Get("ETag")
+	if d.etag = p.resp.Header.Get("ETag"); strings.HasPrefix(d.etag, "W/") { // which If-Match never matches
+		d.etag = ""
+	}
 	if p.end < end && d.etag == "" { // the parts may be of different objects
 		d.t.memory.put(p.data, false)
-		return d.t.byHTTP(d.r, fmt.Errorf("%w: an object of more than one part has no ETag", ErrProtocol))
+		return d.t.byHTTP(d.r, fmt.Errorf("%w: an object of more than one part has no strong ETag", ErrProtocol))
 	}
 	resp := p.resp
 	n := end - p.start

@@ -346,6 +346,23 @@ func (r *rig) behind(want int) {
 	}
 }
 
+// TestWeakETag has an object of several parts, whose ETag does not match in a condition. It travels by HTTP.
+func TestWeakETag(t *testing.T) {
+	data := randomBytes(300_000)
+	forms(t, func(r *rig) {
+		if _, got, err := r.fetch(); err != nil || !bytes.Equal(got, data) {
+			r.Errorf("%d of %d bytes, %v", len(got), len(data), err)
+		}
+		r.released()
+	}, page(nil, data), func(r *rig) {
+		r.transport.Window = 100_000
+		r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("ETag", `W/"1"`)
+			http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(data))
+		})
+	})
+}
+
 // TestWrongChecksum reads an object whose checksum at the server is another.
 func TestWrongChecksum(t *testing.T) {
 	for sum, want := range map[string]error{"AAAAAAAAAAA=": s3rdma.ErrChecksum, "": nil} {
