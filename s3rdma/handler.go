@@ -144,9 +144,14 @@ func (h *Handler) allow(r *http.Request, lid uint16, gid uverbs.GID) error {
 	return h.Allow(r, gid.Addr())
 }
 
-// tokensSigned returns an error if a signed request has headers of this wire that are not part of the signature.
+// tokensSigned returns an error if a signed request has headers of this wire that are not part of the signature, or
+// that may not be.
 func tokensSigned(r *http.Request) error {
-	auth, signed := parseAuthorization(r.Header.Get(headerAuth))
+	text := r.Header.Get(headerAuth)
+	auth, signed := parseAuthorization(text)
+	if query := r.URL.Query(); text != "" && !signed || query.Has("X-Amz-Signature") || query.Has("Signature") {
+		return fmt.Errorf("%w: the request is not signed with the header of %s", ErrToken, algorithm)
+	}
 	for name := range r.Header {
 		lower := strings.ToLower(name)
 		if signed && strings.HasPrefix(lower, "x-amz-rdma-") && !slices.Contains(auth.headers, lower) {

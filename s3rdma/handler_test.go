@@ -431,7 +431,11 @@ func TestLongBody(t *testing.T) {
 func TestStrangeRequests(t *testing.T) {
 	r := newRig(t, s3rdma.DC, unsigned)
 	send := func(method, body string, headers ...string) *http.Response {
-		q := must(http.NewRequestWithContext(r.ctx, method, r.url+"/"+bucket+"/a", strings.NewReader(body)))(t)
+		url := r.url + "/" + bucket + "/a"
+		if query, ok := strings.CutPrefix(body, "?"); ok {
+			url, body = url+"?"+query, ""
+		}
+		q := must(http.NewRequestWithContext(r.ctx, method, url, strings.NewReader(body)))(t)
 		for i := 0; i < len(headers); i += 2 {
 			q.Header.Add(headers[i], headers[i+1])
 		}
@@ -454,6 +458,11 @@ func TestStrangeRequests(t *testing.T) {
 		"POST of a session":           {send("POST", "", "X-Amz-Rdma-Protocol", "hipobj-rc-v2"), 400, ""},
 		"PUT, token not signed": {send("PUT", "", token, descriptor, "Authorization",
 			"AWS4-HMAC-SHA256 Credential=a/20261128/r/s3/aws4_request, SignedHeaders=host, Signature=00"), 501, "501"},
+		"PUT, other signature": {send("PUT", "", token, descriptor, "Authorization",
+			"AWS4-ECDSA-P256-SHA256 Credential=a/20261128/s3/aws4_request, SignedHeaders=host, Signature=00"), 501, "501"},
+		"PUT, old signature": {send("PUT", "", token, descriptor, "Authorization", "AWS a:00"), 501, "501"},
+		"PUT, presigned":     {send("PUT", "?X-Amz-Signature=00", token, descriptor), 501, "501"},
+		"PUT, old presigned": {send("PUT", "?Signature=00", token, descriptor), 501, "501"},
 	} {
 		if got := c.resp.Header.Get("X-Amz-Rdma-Reply"); c.resp.StatusCode != c.status || got != c.reply {
 			t.Errorf("%s: status %d, reply %q, want %d and %q", name, c.resp.StatusCode, got, c.status, c.reply)
