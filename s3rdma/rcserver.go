@@ -225,13 +225,10 @@ func (h *Handler) stage(s *session, psn uint32) (err error) {
 func (h *Handler) read(s *session) error {
 	c := &collector{header: http.Header{}, b: s.b}
 	h.Next.ServeHTTP(c, s.object)
-	if c.code != http.StatusPartialContent && (c.code != http.StatusOK || c.n != len(s.b)) {
-		if c.code/100 == 2 {
-			c.code = http.StatusRequestedRangeNotSatisfiable
-		}
-		return refuse(c.code, fmt.Errorf("%w: status %d", ErrDeclined, c.code))
+	if err := c.failed(); err != nil {
+		return err
 	}
-	if c.n != len(s.b) || c.overflow {
+	if c.code != http.StatusPartialContent && c.code != http.StatusOK || c.n != len(s.b) || c.overflow {
 		return refuse(http.StatusRequestedRangeNotSatisfiable, fmt.Errorf("%w: the object has %d of the %d bytes",
 			ErrDeclined, c.n, len(s.b)))
 	}
@@ -314,11 +311,8 @@ func (h *Handler) storeRC(ctx context.Context, s *session) error {
 	defer body.end() // before other sessions use the memory
 	object.Body = body
 	h.Next.ServeHTTP(c, object)
-	if c.code == 0 {
-		c.code = http.StatusOK
-	}
-	if c.code/100 != 2 {
-		return refuse(c.code, fmt.Errorf("%w: status %d", ErrDeclined, c.code))
+	if err := c.failed(); err != nil {
+		return err
 	}
 	s.header = c.header
 	return nil
@@ -339,6 +333,19 @@ func (c *collector) WriteHeader(code int) {
 	if c.code == 0 && code >= http.StatusOK {
 		c.code = code
 	}
+}
+
+// failed returns an error if the status is not one of success. That of a redirection would have no body.
+func (c *collector) failed() error {
+	c.WriteHeader(http.StatusOK) // unless Next has
+	code := c.code
+	switch {
+	case code/100 == 2:
+		return nil
+	case code < http.StatusBadRequest:
+		code = http.StatusBadGateway
+	}
+	return refuse(code, fmt.Errorf("%w: status %d", ErrDeclined, c.code))
 }
 
 func (c *collector) Write(p []byte) (int, error) {

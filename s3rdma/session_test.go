@@ -117,6 +117,25 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// TestStatus has servers whose response to the GET of a session is none, or one without data.
+func TestStatus(t *testing.T) {
+	for code, want := range map[int]int{0: 416, 200: 416, 204: 416, 206: 416, 304: 502, 307: 502, 404: 404, 500: 500} {
+		r := newRig(t, s3rdma.DC, sessions, func(r *rig) {
+			r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.Method != http.MethodGet {
+					r.plain.ServeHTTP(w, q)
+				} else if code != 0 {
+					w.WriteHeader(code)
+				}
+			})
+		})
+		if resp := r.control("prepare", prepare("op", "GET")); resp.StatusCode != want {
+			t.Errorf("status %d of a GET: %d, want %d", code, resp.StatusCode, want)
+		}
+		r.released()
+	}
+}
+
 // TestReady has second requests that do not belong to a session. Only the right one can end it.
 func TestReady(t *testing.T) {
 	r := newRig(t, s3rdma.DC, sessions)
