@@ -297,7 +297,16 @@ type putWriter struct {
 	wrote bool
 }
 
-func (w *putWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *putWriter) Unwrap() http.ResponseWriter { return unhijacked{w.ResponseWriter} }
+
+// Flush implements http.Flusher.
+func (w *putWriter) Flush() { w.FlushError() }
+
+// FlushError is Flush for http.ResponseController. The header that it sends has the reply.
+func (w *putWriter) FlushError() error {
+	w.WriteHeader(http.StatusOK)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
 
 func (w *putWriter) WriteHeader(code int) {
 	if w.wrote {

@@ -197,6 +197,41 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestFlush has handlers that send the header of a PUT whose data they have not read in other ways than WriteHeader.
+func TestFlush(t *testing.T) {
+	for name, send := range map[string]func(w http.ResponseWriter){
+		"flush":      func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+		"controller": func(w http.ResponseWriter) { http.NewResponseController(w).Flush() },
+		"hijack": func(w http.ResponseWriter) {
+			if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				io.WriteString(c, "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\n\r\n")
+				c.Close()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s3rdma.DC, func(r *rig) {
+				r.transport.AcceptETag, r.transport.NoChecksum = true, true
+				r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Header.Get("X-Amz-Rdma-Token") == "" {
+						r.plain.ServeHTTP(w, q)
+						return
+					}
+					w.Header().Set("ETag", `"1"`)
+					send(w)
+				})
+				r.serveBy(r.handler.ServeHTTP)
+			})
+			data := randomBytes(1000)
+			must(r.put("a", data, minio.PutObjectOptions{}))(t)
+			if n, why := r.got.byRDMA(); n != 0 || len(why) != 1 {
+				t.Errorf("%d bytes by RDMA, which the server has not read: %v", n, why)
+			}
+			r.released()
+		})
+	}
+}
+
 // TestNoContent has a handler that replies to a PUT with status 204.
 func TestNoContent(t *testing.T) {
 	var got bytes.Buffer

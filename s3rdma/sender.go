@@ -1,8 +1,10 @@
 package s3rdma
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 
@@ -29,7 +31,18 @@ func (x *transfer) serveGet(w http.ResponseWriter) {
 	s.finish()
 }
 
-func (s *sender) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *sender) Unwrap() http.ResponseWriter { return unhijacked{s.ResponseWriter} }
+
+// An unhijacked is what http.ResponseController finds of the server's ResponseWriter: its deadlines, but no way past
+// the reply.
+type unhijacked struct{ http.ResponseWriter }
+
+func (u unhijacked) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// Hijack implements http.Hijacker.
+func (unhijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
 
 // Flush implements http.Flusher. Nothing is sent before the data is in the client's memory.
 func (s *sender) Flush() {
