@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -230,6 +231,27 @@ func TestFlush(t *testing.T) {
 			r.released()
 		})
 	}
+}
+
+// TestTimeoutOfNext checks that Handler.Timeout does not limit the context of the request that Next sees.
+func TestTimeoutOfNext(t *testing.T) {
+	forms(t, func(r *rig) {
+		var stored, limited atomic.Int32
+		r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.Method == http.MethodPut && moving(q) {
+				stored.Add(1)
+				if _, ok := q.Context().Deadline(); ok {
+					limited.Add(1)
+				}
+			}
+			r.plain.ServeHTTP(w, q)
+		})
+		must(r.put("a", randomBytes(1000), minio.PutObjectOptions{}))(r)
+		r.moved(1000)
+		if stored.Load() != 1 || limited.Load() != 0 {
+			r.Errorf("%d PUTs, %d of them with a deadline", stored.Load(), limited.Load())
+		}
+	})
 }
 
 // TestNoContent has a handler that replies to a PUT with status 204.

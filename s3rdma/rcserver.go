@@ -265,7 +265,7 @@ func (h *Handler) readyRC(w http.ResponseWriter, r *http.Request) (err error) {
 	if s.object.Method == http.MethodGet {
 		err = h.writeRC(ctx, s, r.Header)
 	} else {
-		err = h.storeRC(ctx, s)
+		err = h.storeRC(ctx, r, s)
 	}
 	n := len(s.b)
 	if err = errors.Join(err, h.sessions.end(s)); err != nil {
@@ -294,8 +294,9 @@ func (h *Handler) writeRC(ctx context.Context, s *session, header http.Header) e
 	return s.end.write(ctx, addr, uint32(rkey), s.cookie)
 }
 
-// storeRC waits for the client's data, and stores it when the client can no longer change it.
-func (h *Handler) storeRC(ctx context.Context, s *session) error {
+// storeRC waits for the client's data until ctx ends, and stores it when the client can no longer change it. r is the
+// second request.
+func (h *Handler) storeRC(ctx context.Context, r *http.Request, s *session) error {
 	if err := s.end.written(ctx, s.cookie); err != nil {
 		return err
 	}
@@ -306,7 +307,7 @@ func (h *Handler) storeRC(ctx context.Context, s *session) error {
 		return err
 	}
 	c := &collector{header: http.Header{}}
-	object := s.object.WithContext(ctx)
+	object := s.object.WithContext(r.Context())
 	body := &receiver{left: s.b, cancel: func() {}}
 	defer body.end() // before other sessions use the memory
 	object.Body = body
