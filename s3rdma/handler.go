@@ -54,7 +54,8 @@ type Handler struct {
 	// signature of the POST; object has none, but the same context. Next decides whether the caller may do what object
 	// asks for, or RC does, which may change its headers. If RC is nil, such POSTs are declined.
 	RC func(post, object *http.Request) error
-	// MaxMemory limits the memory of sessions of this form, in bytes; 0: 1 GiB.
+	// MaxMemory limits the memory of sessions of this form, in bytes; 0: 1 GiB. Those of one access key may use a quarter
+	// of it.
 	MaxMemory int64
 	// Allow decides whether the server connects to the address that a token names, which the client chooses. If it
 	// returns an error, the request is declined. Nil allows every address. On InfiniBand the address is a GID.

@@ -23,6 +23,7 @@ const prepareTime = 10 * time.Second
 type session struct {
 	id     string
 	owner  string        // the access key
+	size   int64         // of its memory
 	object *http.Request // that the session stands for
 	peer   rcToken
 	cookie uint32
@@ -37,7 +38,8 @@ type session struct {
 type sessions struct {
 	mu     sync.Mutex
 	byID   map[string]*session
-	active int // also those in transfer
+	active int              // also those in transfer
+	owned  map[string]int64 // bytes of the sessions of an owner
 	closed bool
 	memory memory
 }
@@ -362,10 +364,11 @@ func (c *collector) Write(p []byte) (int, error) {
 
 // begin gives a session its memory and its name.
 func (s *sessions) begin(h *Handler, x *session, size int) error {
-	if err := s.enter(h.maxTransfers()); err != nil {
+	limit := positiveOr(h.MaxMemory, defaultMaxMemory)
+	if err := s.enter(x, int64(size), h.maxTransfers(), limit/ownersShare); err != nil {
 		return refuse(http.StatusServiceUnavailable, err)
 	}
-	if x.b = s.memory.take(size, positiveOr(h.MaxMemory, defaultMaxMemory)); x.b == nil {
+	if x.b = s.memory.take(size, limit); x.b == nil {
 		return errors.Join(refuse(http.StatusServiceUnavailable, fmt.Errorf("%w: %d bytes more: raise Handler.MaxMemory",
 			ErrBusy, size)), s.end(x))
 	}
@@ -375,8 +378,11 @@ func (s *sessions) begin(h *Handler, x *session, size int) error {
 	return nil
 }
 
+// ownersShare is the part of Handler.MaxMemory that the sessions of one owner may use: a quarter.
+const ownersShare = 4
+
 // enter counts a session.
-func (s *sessions) enter(limit int) error {
+func (s *sessions) enter(x *session, size int64, limit int, most int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -384,8 +390,15 @@ func (s *sessions) enter(limit int) error {
 		return ErrClosed
 	case s.active >= limit:
 		return fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy, limit)
+	case size > most-s.owned[x.owner]:
+		return fmt.Errorf("%w: %d bytes more for access key %q, which has %d of %d: raise Handler.MaxMemory", ErrBusy, size,
+			x.owner, s.owned[x.owner], most)
+	case s.owned == nil:
+		s.owned = map[string]int64{}
 	}
 	s.active++
+	s.owned[x.owner] += size
+	x.size = size
 	return nil
 }
 
@@ -454,6 +467,9 @@ func (s *sessions) end(x *session) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active--
+	if s.owned[x.owner] -= x.size; s.owned[x.owner] == 0 {
+		delete(s.owned, x.owner)
+	}
 	return err
 }
 

@@ -136,6 +136,34 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestOwners has an access key whose sessions use all the memory that one may have. There is memory for another one.
+func TestOwners(t *testing.T) {
+	r := newRig(t, s3rdma.DC, sessions, func(r *rig) { r.handler.MaxMemory = 4 << 20 })
+	by := func(key string, size int) http.Header {
+		h := prepare("size", fmt.Sprint(size))
+		var names []string
+		for name := range h {
+			names = append(names, strings.ToLower(name))
+		}
+		h.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+key+"/20261128/r/s3/aws4_request, SignedHeaders="+
+			strings.Join(names, ";")+", Signature=00")
+		return h
+	}
+	for i, c := range []struct {
+		key          string
+		size, status int
+	}{{"a", 1<<20 + 1, 503}, {"a", 1 << 19, 200}, {"a", 1 << 19, 200}, {"a", 1, 503}, {"b", 1 << 20, 200}} {
+		if resp := r.control("prepare", by(c.key, c.size)); resp.StatusCode != c.status {
+			t.Errorf("session %d, of %s: status %d, want %d", i, c.key, resp.StatusCode, c.status)
+		}
+	}
+	r.handler.ExpireSessions()
+	if resp := r.control("prepare", by("a", 1<<20)); resp.StatusCode != 200 {
+		t.Errorf("a session after the others: status %d", resp.StatusCode)
+	}
+	r.abandoned()
+}
+
 // TestReady has second requests that do not belong to a session. Only the right one can end it.
 func TestReady(t *testing.T) {
 	r := newRig(t, s3rdma.DC, sessions)

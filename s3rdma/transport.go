@@ -26,10 +26,10 @@ const (
 // move travels by RDMA, and everything else by HTTP. Objects that the server declines to move travel by HTTP too.
 //
 // A client opts in by its use of a Transport. A server that does not know the wire ignores the token, and would store
-// an object without data for a PUT. So PUTs travel by HTTP until the server has replied to a token: that of a GET, or of
-// a HEAD which the Transport sends before the first PUT to a host, and not more than once a minute. If a later PUT is
-// stored without its data, because there is another server now, the Transport repeats it by HTTP, which replaces that
-// object. A condition of the PUT, such as If-None-Match, then fails.
+// an object without data for a PUT. So PUTs travel by HTTP until the server has replied to a token: that of a GET, or
+// of a HEAD which the Transport sends before the first PUT to a host, and not more than once a minute. If a later PUT
+// is stored without its data, because there is another server now, the Transport repeats it by HTTP, which replaces
+// that object. A condition of the PUT, such as If-None-Match, then fails.
 //
 // The fields must not be changed after the first request. RoundTrip may be called from any number of goroutines.
 type Transport struct {
