@@ -28,5 +28,9 @@
 // RDMA packets are neither encrypted nor authenticated, and the key of the DCTs of this wire is known. A
 // host that can send in the network and guesses a key can read or write the memory of the requests in progress. Use a
 // network in which only trusted hosts can send. A client names the address that the server connects to: see
-// Handler.Allow.
+// Handler.Allow, which does not work on InfiniBand.
+//
+// The requests of a Transport share a DCT and a PD, whatever their server. A server that has replied keeps a token, and
+// the device may give its key to the memory of a later request: then the server can reach that memory, also if it was
+// offered to another server. Use a Transport for each of the servers that do not trust each other.
 package s3rdma
