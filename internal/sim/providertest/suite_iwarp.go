@@ -99,6 +99,9 @@ func iwarpRefused(t *testing.T, r *Rig) {
 		r.QP.Begin()
 		r.QP.Op(uverbs.OpWrite, uverbs.Signaled, 8, r.Addr, r.RKey, 0)
 		r.QP.Op(c.wr.Opcode, c.wr.Flags, 1, c.wr.RemoteAddr, c.wr.RKey, 0)
+		if c.wr.Opcode == uverbs.OpFetchAdd {
+			r.QP.Atomic(1, 0)
+		}
 		for _, s := range c.wr.SGL {
 			r.QP.SGE(s)
 		}

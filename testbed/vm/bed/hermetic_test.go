@@ -142,7 +142,7 @@ func TestRecipes(t *testing.T) {
 		t.Error(p, err)
 	}
 	if _, err := KernelPart("5.4", ""); err == nil ||
-		!strings.Contains(err.Error(), "5.10, 6.1, 6.12, 6.12 for arm64, 6.12-16k for arm64, 7.2") {
+		!strings.Contains(err.Error(), "5.10, 6.1, 6.12, 6.12 for arm64, 6.12-siw, 6.12-16k for arm64, 7.2") {
 		t.Errorf("error %v", err)
 	}
 }
