@@ -150,7 +150,7 @@ func (c *cq) Arm(bool, uint32) error {
 }
 
 // Resize implements driver.CQ.
-func (c *cq) Resize(int, driver.Command) (driver.Reply, error) {
+func (c *cq) Resize(int, driver.ResizeCommand) (driver.Reply, error) {
 	return driver.Reply{}, unsupported("resize CQ", "CQs of siw cannot be resized: create another one")
 }
 
