@@ -76,25 +76,25 @@ func (cl *Client[S]) retry(ctx context.Context, part int, f func(ctx context.Con
 // do reports whether a call with another connection may succeed: the connection has ended, in f or before. See retry.
 func (cl *Client[S]) do(ctx context.Context, part int, f func(ctx context.Context, c *Conn, s S) error) (again bool,
 	err error) {
-	s := &cl.slots[int(cl.next.Add(1))%len(cl.slots)]
+	var s *slot[S]
 	var l *link[S]
+	turn := cl.next.Add(1)
 	if len(cl.rails) > 1 {
-		s, l, err = cl.acquireRail(ctx, part > 0)
+		s, l, err = cl.acquireRail(ctx, turn, part > 0)
 	} else {
+		s = &cl.slots[turn%uint32(len(cl.slots))]
 		l, err = cl.acquire(ctx, s)
 	}
 	if err != nil {
 		var before *earlier
 		return errors.As(err, &before), &Error{Op: "connect to " + cl.addr, Err: err}
 	}
-	retire := false
-	defer func() { err = errors.Join(err, s.release(l, retire)) }()
+	defer func() { err = errors.Join(err, s.release(l, err)) }()
 	err = f(ctx, l.c, l.s)
 	if len(cl.rails) > 1 {
 		s.called(part, err, cl.options.MaxBackoff)
 	}
-	retire = isUnavailable(err)
-	return retire || err != nil && hasEnded(l.c, err), err
+	return err != nil && (isUnavailable(err) || hasEnded(l.c, err)), err
 }
 
 // acquire returns a link that works, for one more user.
@@ -114,48 +114,29 @@ func (cl *Client[S]) acquire(ctx context.Context, s *slot[S]) (*link[S], error) 
 		if l, err := s.use(); l != nil || err != nil { // another call has connected
 			return l, err
 		}
-		if err := cl.pause(ctx, &s.backoff); err != nil {
+		last := func() error { return s.backoff.last }
+		if err := cl.await(ctx, nil, time.Until(s.backoff.next), last); err != nil {
 			return nil, err
 		}
 		if err := s.releaseAgain(); err != nil {
 			return nil, fmt.Errorf("release the connection before: %w", err)
 		}
+		began := time.Now()
 		c, v, err := cl.connect(ctx, s)
 		s.keep(err)
-		switch {
-		case err == nil || mayPass(err):
-		case isFinal(err):
-			return nil, fmt.Errorf("%w: the client does not try again, as the server would refuse it again", err)
-		default:
-			return nil, err
+		if err != nil && !mayPass(err) {
+			return nil, finalError(err)
 		}
-		cl.attempted(&s.backoff, err, ctx.Err() != nil)
+		cl.attempted(&s.backoff, began, err, ctx.Err() != nil)
 		if err == nil {
 			return s.set(c, v, 1)
 		}
 	}
 }
 
-// pause waits until the next attempt may be made.
-func (cl *Client[S]) pause(ctx context.Context, b *backoff) error {
-	t := time.NewTimer(time.Until(b.next))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-cl.open.Done():
-		return net.ErrClosed
-	case <-ctx.Done():
-		if b.last == nil {
-			return ctxerr.Of(ctx)
-		}
-		return fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), b.last)
-	}
-}
-
 // Close closes the connections, all at the same time. Calls that use them return net.ErrClosed. If a call is closing a
-// connection that has ended, Close waits for it, and with ClientOptions.Rails for Setup. The errors are those of
-// [Conn.Close]. After an error it may be called again. It is idempotent.
+// connection that has ended, Close waits for it. It does not wait for Setup. The errors are those of [Conn.Close].
+// After an error it may be called again. It is idempotent.
 func (cl *Client[S]) Close() error {
 	cl.end()
 	errs := make([]error, len(cl.slots))
@@ -178,7 +159,7 @@ type ClientStats struct {
 	Connected uint64 // connections that were established
 	Failed    uint64 // attempts to connect
 	Retries   uint64 // calls by Retry after the first one
-	Conns     int    // that are in use
+	Conns     int    // connections that there are
 }
 
 // Stats returns what the client has done.
@@ -215,7 +196,7 @@ const partsPerConn = 2
 //	})
 //
 // Spread returns the first error of a part, and ends the contexts of the others. It returns when all calls of f have
-// returned.
+// ended.
 func (cl *Client[S]) Spread(ctx context.Context, n int,
 	f func(ctx context.Context, c *Conn, s S, off, n int) error) error {
 	if n < 0 {
@@ -227,7 +208,7 @@ func (cl *Client[S]) Spread(ctx context.Context, n int,
 	if n%partSize > 0 {
 		parts++
 	}
-	var next atomic.Int64
+	var next, done atomic.Int64
 	var first error
 	var once sync.Once
 	var all sync.WaitGroup
@@ -242,6 +223,7 @@ func (cl *Client[S]) Spread(ctx context.Context, n int,
 					cancel()
 					return
 				}
+				done.Add(1)
 				if len(cl.rails) == 1 { // otherwise the slot has counted it
 					cl.rails[0].parts.Add(uint64(size))
 				}
@@ -249,5 +231,10 @@ func (cl *Client[S]) Spread(ctx context.Context, n int,
 		})
 	}
 	all.Wait()
+	if first == nil && done.Load() < int64(parts) {
+		first = &Error{Op: "spread over " + cl.addr, Err: errPartExited}
+	}
 	return first
 }
+
+var errPartExited = errors.New("the function of a part has ended its goroutine")

@@ -34,3 +34,13 @@ func (c *Conn) probe(d time.Duration) {
 	c.busy = false
 	c.keepAlive.Reset(d)
 }
+
+// checkAlive is Err, for a connection on which no call waits: it handles how a keep-alive has completed.
+func (c *Conn) checkAlive() error {
+	c.mu.Lock()
+	if c.probed > c.head {
+		c.look()
+	}
+	c.unlock()
+	return c.Err()
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -13,75 +12,69 @@ import (
 )
 
 // acquireRail returns a link that works, of any rail, for one more user. While there is none, goroutines connect, and
-// it waits for one of them. A call of Spread does not prefer the rails that are near its CPU.
-func (cl *Client[S]) acquireRail(ctx context.Context, spread bool) (s *slot[S], l *link[S], err error) {
-	s, l, err = cl.useRail(spread)
-	for tries := 0; l == nil && err == nil; tries++ {
+// it waits for one of them. A call of Spread does not prefer the rails that are near its CPU. A call whose context has
+// ended gets none: what it returns says nothing about the rail.
+func (cl *Client[S]) acquireRail(ctx context.Context, turn uint32, spread bool) (*slot[S], *link[S], error) {
+	if ctx.Err() != nil {
+		return nil, nil, ctxerr.Of(ctx)
+	}
+	if s, l := cl.useRail(turn, spread); l != nil {
+		return s, l, nil
+	}
+	for began := time.Now(); ; {
 		ended := cl.attempt()
-		if s, l, err = cl.useRail(spread); l != nil || err != nil {
-			break
+		if s, l := cl.useRail(turn, spread); l != nil {
+			return s, l, nil
 		}
-		wait, refused := cl.connectRails(tries == 0)
+		wait, refused := cl.connectRails(began)
 		if refused {
-			err = cl.railErrors() // nil if another call has connected one meanwhile
-			continue
+			if err := cl.railErrors(); err != nil { // no other call has connected one meanwhile
+				return nil, nil, finalError(err)
+			}
 		}
-		err = cl.awaitRail(ctx, ended, wait)
-	}
-	return s, l, err
-}
-
-// awaitRail waits until an attempt has ended, or another one may be made.
-func (cl *Client[S]) awaitRail(ctx context.Context, ended <-chan struct{}, wait time.Duration) error {
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-ended:
-	case <-t.C:
-	case <-cl.open.Done():
-		return net.ErrClosed
-	case <-ctx.Done():
-		if last := cl.railErrors(); last != nil {
-			return fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), last)
+		if err := cl.await(ctx, ended, wait, cl.railErrors); err != nil {
+			return nil, nil, err
 		}
-		return ctxerr.Of(ctx)
 	}
-	return nil
 }
 
 // useRail returns the best link for one more user, or nil if there is none. If other slots have none, goroutines
 // connect.
-func (cl *Client[S]) useRail(spread bool) (*slot[S], *link[S], error) {
+func (cl *Client[S]) useRail(turn uint32, spread bool) (*slot[S], *link[S]) {
 	for { // each round finds another link, or one that has ended
-		s, missing := cl.best(spread)
+		s, missing := cl.best(turn, spread)
 		if s == nil {
-			return nil, nil, nil
+			return nil, nil
 		}
 		l, err := s.use()
-		if l == nil && err == nil {
+		if l == nil {
+			s.keep(err)
 			continue
 		}
-		if missing && l != nil {
-			cl.connectRails(false)
+		if missing && time.Now().UnixNano() >= cl.nextAttempt.Load() {
+			cl.connectRails(time.Time{})
 		}
-		return s, l, err
+		return s, l
 	}
 }
 
 // best returns the slot for the next call, or nil if no slot has a link, and whether a slot has none.
-func (cl *Client[S]) best(spread bool) (best *slot[S], missing bool) {
+func (cl *Client[S]) best(turn uint32, spread bool) (best *slot[S], missing bool) {
 	node, least := -1, 0
 	if !spread && cl.numa.Load() {
 		node = callerNode()
 	}
-	turn := int(cl.next.Load()) % len(cl.slots)
+	first := int(turn % uint32(len(cl.slots)))
 	for i := range cl.slots {
-		s := &cl.slots[(turn+i)%len(cl.slots)]
+		s := &cl.slots[(first+i)%len(cl.slots)]
 		cost, ok := s.cost(node)
 		missing = missing || !ok
 		if ok && (best == nil || cost < least) {
 			best, least = s, cost
 		}
+	}
+	if best != nil {
+		best.probe(cl.options.MaxBackoff)
 	}
 	return best, missing
 }
@@ -129,95 +122,154 @@ func (s *slot[S]) called(part int, err error, while time.Duration) {
 	}
 }
 
+// probe prolongs the doubt of a slot that a call uses after it: other calls wait for what that one learns.
+func (s *slot[S]) probe(while time.Duration) {
+	if until := s.doubted.Load(); until != 0 {
+		if now := time.Now(); now.UnixNano() >= until {
+			s.doubted.CompareAndSwap(until, now.Add(while).UnixNano())
+		}
+	}
+}
+
 // isReply reports whether err is that of a call which the server has replied to.
 func isReply(err error) bool {
 	var e *CallError
 	return errors.As(err, &e)
 }
 
-// connectRails starts goroutines that connect the slots without a link, if an attempt may be made now, or if urgent is
-// set and the one before was refused. It returns how long to wait at most before another call of it, and reports
-// whether there is nothing to wait for, because all slots were refused.
-func (cl *Client[S]) connectRails(urgent bool) (wait time.Duration, refused bool) {
+// connectRails starts goroutines that connect the slots without a link, if an attempt may be made now. began is when a
+// call that has no link has begun to wait, or zero. Such a call does not wait for the pause of a slot that was refused
+// before. connectRails returns how long to wait at most before another call of it, and reports whether all slots were
+// refused since then: the call does not wait for further attempts.
+func (cl *Client[S]) connectRails(began time.Time) (wait time.Duration, refused bool) {
 	now := time.Now()
 	wait, refused = cl.options.MaxBackoff, true
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		s.mu.Lock()
-		switch b := &s.backoff; {
+		b := &s.backoff
+		recently := b.refused && b.ended.After(began)
+		refused = refused && recently && s.link == nil && !s.closed
+		switch {
 		case s.closed || s.connecting || s.link != nil:
-			refused = false
-		case now.Before(b.next) && !(urgent && b.refused):
+		case now.Before(b.next) && (began.IsZero() || recently || !b.refused):
 			wait = min(wait, b.next.Sub(now))
-			refused = refused && b.refused
 		default:
-			s.connecting, refused = true, false
+			s.connecting = true
 			cl.attempts.Add(1)
 			go cl.connectRail(s)
 		}
 		s.mu.Unlock()
 	}
+	cl.nextAttempt.Store(now.Add(wait).UnixNano())
 	return wait, refused
 }
 
 // railTimeout limits an attempt without Options.Timeout, as Dial does.
 const railTimeout = 30 * time.Second
 
-// connectRail makes one attempt to connect a slot.
+// connectRail makes one attempt to connect a slot. It releases the connection when that has ended or is retired.
 func (cl *Client[S]) connectRail(s *slot[S]) {
-	defer cl.attempts.Done()
+	l := cl.attemptRail(s)
+	if l == nil {
+		return
+	}
+	if cl.awaitEnd(l) {
+		s.keep(s.release(l, nil))
+		cl.nextAttempt.Store(0)
+	}
+}
+
+// awaitEnd waits until a link has ended or is retired, and returns false if the client is closed before: Close then
+// ends the connection, and returns its errors.
+func (cl *Client[S]) awaitEnd(l *link[S]) bool {
+	var tick <-chan time.Time
+	if d := l.c.options.KeepAlive; d > 0 {
+		t := time.NewTicker(d)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-l.c.cm.Disconnected():
+			return true
+		case <-l.left:
+			return true
+		case <-cl.open.Done():
+			return false
+		case <-tick:
+			if l.c.checkAlive() != nil {
+				return true
+			}
+		}
+	}
+}
+
+// attemptRail makes one attempt to connect a slot, and returns its link or nil.
+func (cl *Client[S]) attemptRail(s *slot[S]) (l *link[S]) {
 	ctx, cancel := context.WithTimeout(cl.open, orDefault(s.rail.options.Timeout, railTimeout))
 	defer cancel()
-	err := s.releaseAgain()
-	if err != nil {
-		err = fmt.Errorf("release the connection before: %w", err)
-	} else {
-		err = cl.connectSlot(ctx, s)
+	began, err := time.Now(), errSetupExited
+	defer func() { cl.attemptEnded(s, began, err, ctx.Err() != nil) }()
+	c, dialed := cl.dialRail(ctx, s)
+	if err = dialed; err != nil {
+		return nil
 	}
+	err = errSetupExited
+	v, failed := cl.setup(ctx, s, c)
+	if err = failed; err != nil {
+		return nil
+	}
+	if l, err = s.set(c, v, 0); err == nil && l.node >= 0 {
+		cl.numa.Store(true)
+	}
+	return l
+}
+
+// dialRail establishes a connection of a slot.
+func (cl *Client[S]) dialRail(ctx context.Context, s *slot[S]) (*Conn, error) {
+	defer cl.attempts.Done()
+	if err := s.releaseAgain(); err != nil {
+		return nil, fmt.Errorf("release the connection before: %w", err)
+	}
+	return s.dial(ctx)
+}
+
+// attemptEnded records an attempt to connect a slot, and wakes the calls that wait.
+func (cl *Client[S]) attemptEnded(s *slot[S], began time.Time, err error, ended bool) {
 	s.keep(err)
-	cl.attempted(&s.backoff, err, ctx.Err() != nil)
-	s.backoff.refused = err != nil && !mayPass(err)
 	s.mu.Lock()
+	cl.attempted(&s.backoff, began, err, ended)
+	s.backoff.refused = err != nil && !mayPass(err)
 	s.connecting = false
 	s.mu.Unlock()
+	cl.nextAttempt.Store(0)
 	cl.wake()
 }
 
-// connectSlot connects a slot.
-func (cl *Client[S]) connectSlot(ctx context.Context, s *slot[S]) error {
-	c, v, err := cl.connect(ctx, s)
-	if err != nil {
-		return err
-	}
-	l, err := s.set(c, v, 0)
-	if err != nil {
-		return err
-	}
-	if l.node >= 0 {
-		cl.numa.Store(true)
-	}
-	return s.release(l, false) // it may have ended already
-}
-
-// keep records the error of an attempt, or nil.
+// keep records the error of an attempt or of releasing a connection, or nil, unless the slot has another one.
 func (s *slot[S]) keep(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
+	if err != nil && s.link == nil {
 		s.err = err
 	}
 }
 
-// railErrors returns the last errors of the slots, or nil.
+// railErrors returns the last error of each rail, of the first slot that has one, or nil.
 func (cl *Client[S]) railErrors() error {
 	var all railErrors
-	for i := range cl.slots {
-		s := &cl.slots[i]
-		s.mu.Lock()
-		if s.err != nil {
-			all = append(all, &railError{s.rail, s.err})
+	for i := range cl.rails {
+		var err error
+		for k := i; k < len(cl.slots) && err == nil; k += len(cl.rails) {
+			s := &cl.slots[k]
+			s.mu.Lock()
+			err = s.err
+			s.mu.Unlock()
 		}
-		s.mu.Unlock()
+		if err != nil {
+			all = append(all, &railError{&cl.rails[i], err})
+		}
 	}
 	if len(all) == 0 {
 		return nil
@@ -254,18 +306,22 @@ func (r *railError) Unwrap() error { return r.err }
 // RailStats say what a client has done over a rail since its begin, and its state.
 type RailStats struct {
 	Addr      string         // of the server
-	LocalAddr netip.AddrPort // of the latest connection; zero before there was one, as what follows
+	LocalAddr netip.AddrPort // of the latest connection; zero before there was one, as Device and Port
 	Device    string         // of the latest connection
 	Port      int            // of the device
 	NUMANode  int            // of the device, or -1
 
-	Up    bool  // there is a connection, and the port of its device is up
-	Err   error // why the latest connection has ended, or the latest attempt has failed; nil after one that succeeded
-	Conns int   // that are in use
+	// Up is whether there is a connection, and the port of its device is up. Err is why the latest connection has ended
+	// or is not used any more, or the latest attempt has failed, and nil after an attempt that has succeeded. With
+	// several connections, it may be the error of one of them while another one is up.
+	Up    bool
+	Err   error
+	Conns int // connections that there are
 
-	Connected uint64 // connections that were established
-	Failed    uint64 // attempts to connect
-	Calls     uint64 // calls by Do and Retry, and parts of Spread, that were begun
+	Connected   uint64 // connections that were established
+	Failed      uint64 // attempts to connect
+	Undelivered uint64 // connections whose Close has returned [ErrUndelivered]
+	Calls       uint64 // calls by Do and Retry, and parts of Spread, that were begun
 
 	SentBytes, ReceivedBytes uint64 // of messages, calls and replies
 	Operations               uint64 // one-sided
@@ -278,7 +334,7 @@ func (cl *Client[S]) Rails() []RailStats {
 	for i := range all {
 		r := &cl.rails[i]
 		all[i] = RailStats{Addr: r.addr, NUMANode: -1, Connected: r.connected.Load(), Failed: r.failed.Load(),
-			SpreadBytes: r.parts.Load()}
+			Undelivered: r.undelivered.Load(), SpreadBytes: r.parts.Load()}
 	}
 	for i := range cl.slots {
 		cl.slots[i].addTo(&all[i%len(all)])

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"runtime"
 	"sync"
@@ -49,18 +50,18 @@ func newRailed(t *testing.T, serve func(ctx context.Context, c *rdma.Conn) error
 	if serve == nil {
 		serve = r.reply
 	}
-	r.listen(t, serve)
+	r.listen(t, serve, 0)
 	return r
 }
 
-// listen starts the server.
-func (r *railed) listen(t *testing.T, serve func(ctx context.Context, c *rdma.Conn) error) {
+// listen starts the server, with an idle timeout or 0.
+func (r *railed) listen(t *testing.T, serve func(ctx context.Context, c *rdma.Conn) error, idle time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	r.there[0].Run(func() {
 		o := listening(silent)
-		o.Linger, o.KeepAlive = -1, 20*time.Millisecond
+		o.Linger, o.KeepAlive, o.IdleTimeout = -1, 20*time.Millisecond, idle
 		l := must(rdma.Listen(fmt.Sprintf(":%d", railPort), o))(t)
 		go func() { served <- l.Serve(ctx, serve) }()
 	})
@@ -212,8 +213,8 @@ func TestRailPortDown(t *testing.T) {
 	})
 }
 
-// TestRailPortFlap has a port go down while no call waits, and come up before its connection ends. No call uses the rail
-// in between.
+// TestRailPortFlap has a port go down while no call waits, and come up before its connection ends. No call uses the
+// rail in between.
 func TestRailPortFlap(t *testing.T) {
 	r := newRailed(t, nil)
 	r.net.SetTimeouts(verbstest.Timeouts{Ack: 17}) // half a second, and four before the end
@@ -511,7 +512,7 @@ func TestRailsAllFail(t *testing.T) {
 				bytes.Contains([]byte(text), []byte(r.rails[1].Addr+": "))
 		})
 		waiting := background(func() error { return cl.Do(ctx, request("x")) })
-		r.listen(t, r.reply)
+		r.listen(t, r.reply, 0)
 		check(t, within(t, waiting, "Do"))
 		check(t, cl.Close())
 	})
@@ -687,6 +688,40 @@ func testSpread(t *testing.T, removed bool) {
 	check(t, region.Close())
 }
 
+// TestSpreadExits has the function of a part end its goroutine.
+func TestSpreadExits(t *testing.T) {
+	r := newRailed(t, nil)
+	r.onClient(func() {
+		cl := r.client(t, rdma.ClientOptions[int]{})
+		err := cl.Spread(limit(t), 4*(1<<20), func(_ context.Context, _ *rdma.Conn, _, off, _ int) error {
+			if off == 0 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		if err == nil {
+			t.Error("Spread returns nil without a part")
+		}
+		check(t, cl.Close())
+	})
+}
+
+// TestSpreadOneAddress checks what a client with one address says about its rail.
+func TestSpreadOneAddress(t *testing.T) {
+	r := newRailed(t, nil)
+	ctx := limit(t)
+	r.onClient(func() {
+		o := rdma.ClientOptions[int]{Options: rdma.Options{LocalAddr: r.rails[0].LocalAddr, Linger: -1}}
+		cl := rdma.NewClient(r.rails[0].Addr, &o)
+		check(t, cl.Spread(ctx, 3<<20, func(context.Context, *rdma.Conn, int, int, int) error { return nil }))
+		check(t, cl.Close())
+		isError(t, cl.Do(ctx, request("late")), net.ErrClosed)
+		if s := cl.Rails()[0]; s.SpreadBytes != 3<<20 || s.Calls != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 // TestSpreadErrors checks that the first error ends the other parts, and the limits of the length.
 func TestSpreadErrors(t *testing.T) {
 	r := newRailed(t, nil)
@@ -708,6 +743,7 @@ func TestSpreadErrors(t *testing.T) {
 		}
 		check(t, cl.Spread(ctx, 0, nil))
 		isError(t, cl.Spread(ctx, -1, nil), rdma.ErrBounds)
+		isError(t, cl.Spread(ctx, math.MaxInt, func(context.Context, *rdma.Conn, int, int, int) error { return own }), own)
 		short, cancel := context.WithCancelCause(ctx)
 		cancel(own)
 		isError(t, cl.Spread(short, 1, func(ctx context.Context, _ *rdma.Conn, _, _, _ int) error {

@@ -291,7 +291,7 @@ func TestClientCloseTriesAgain(t *testing.T) {
 		end := cl.Close
 		if before {
 			cl.endServer(t)
-			end = func() error { return cl.slot.release(cl.link, false) }
+			end = func() error { return cl.slot.release(cl.link, nil) }
 		}
 		if err := end(); !errors.Is(err, uverbs.ErrBusy) {
 			t.Errorf("the connection has ended before: %v: its Close returns %v, want ErrBusy", before, err)
@@ -308,7 +308,7 @@ func TestClientCloseDuringRelease(t *testing.T) {
 	if err := c.Send(bounded(t), make([]byte, 100000)); err != nil {
 		t.Fatal(err)
 	}
-	if !cl.slot.drop(cl.link, true) {
+	if !cl.slot.drop(cl.link, errAborted) {
 		t.Fatal("the connection has other users")
 	}
 	errs := make(chan error, 2)
@@ -338,7 +338,7 @@ func TestClientReleasesFirst(t *testing.T) {
 	cl := newBusyClient(t, nil)
 	cl.endServer(t)
 	do := func() error { return cl.Do(bounded(t), nil) }
-	if err := cl.slot.release(cl.link, false); !errors.Is(err, uverbs.ErrBusy) {
+	if err := cl.slot.release(cl.link, nil); !errors.Is(err, uverbs.ErrBusy) {
 		t.Errorf("Close of the connection returns %v, want ErrBusy", err)
 	}
 	for range 2 {

@@ -1,8 +1,10 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/verbs"
 	"github.com/goverbs/goverbs/uverbs"
@@ -34,8 +37,9 @@ type ClientOptions[S any] struct {
 	MinBackoff, MaxBackoff time.Duration
 	// Setup is called for each new connection. It returns what belongs to the connection, such as the tokens that
 	// the server sends first. An error that means that the connection has ended, or that the server is shutting down
-	// (see Client.Do), leads to another attempt, and any other is returned to the caller. With Rails, ctx is not that of
-	// a call: it ends with Close, and after Options.Timeout or 30 seconds.
+	// (see Client.Do), leads to another attempt, and any other is returned to the caller, with Rails if all fail so. With
+	// Rails, Setup is called by goroutines of the client, at the same time for several connections, and ctx is not that
+	// of a call: it ends with Close, and after Options.Timeout or 30 seconds.
 	Setup func(ctx context.Context, c *Conn) (S, error)
 }
 
@@ -44,11 +48,13 @@ type ClientOptions[S any] struct {
 // Retry and Spread, there is no order if the client has several connections.
 //
 // With ClientOptions.Rails, a client uses several devices or ports. Its address and each of the Rails have Conns
-// connections, which goroutines of the client establish while it is used, with the pauses between MinBackoff and
-// MaxBackoff. Do uses a connection that works: of a device at the NUMA node of the caller's CPU if there is one, and of
-// these the one with the fewest calls. Connections whose port is down, and for MaxBackoff those on which the deadline
-// of a call has passed, are used only if there is no other. A call that has begun is not moved to another rail: see
-// [Client.Retry]. While there is no connection, calls wait.
+// connections, which goroutines of the client establish while calls are made, with the pauses between MinBackoff and
+// MaxBackoff. They also close those that have ended, and RailStats has their errors, such as [ErrUndelivered]. Do uses
+// a connection that works: of a device on the NUMA node of the caller's CPU if there is one, and of these the one with
+// the fewest calls. So calls of one node use only its devices, and a rail whose calls fail fast gets many. Connections
+// whose port is down, and for MaxBackoff those on which the deadline of a call has passed, are used only if there is no
+// other. A call that has begun is not moved to another rail: see [Client.Retry]. While there is no connection, calls
+// wait. The client does not check that all rails lead to the same server: Setup can, or Options.TLS.
 type Client[S any] struct {
 	addr    string // of all rails, for errors
 	options *ClientOptions[S]
@@ -65,14 +71,14 @@ type Client[S any] struct {
 type slot[S any] struct {
 	rail    *rail
 	dialing chan struct{} // has room for one: held while a call connects
-	backoff backoff       // belongs to the call that connects
+	backoff backoff       // belongs to the call that connects, with rails to mu
 	mu      sync.Mutex
 	link    *link[S]
 	closed  bool
 	calls   uint64  // that have got a link
 	conns   []*Conn // all that are not released
 
-	connecting bool         // a goroutine connects: see connectRails; backoff belongs to it, else to mu
+	connecting bool         // a goroutine connects: see connectRails
 	doubted    atomic.Int64 // until when the slot is doubted, in Unix nanoseconds, or 0: see called
 	latest     place        // of the latest connection
 	err        error        // of the latest attempt, or why the latest connection has ended
@@ -85,15 +91,17 @@ type backoff struct {
 	next time.Time     // the next attempt is not made before
 	last error         // of the attempt before
 
-	refused bool // the attempt before has failed as another one would; for rails
+	ended   time.Time // when the attempt before has
+	refused bool      // it has failed as another one would; for rails
 }
 
 // A link is a connection with its users. It is closed by the last of them after it has ended.
 type link[S any] struct {
 	c     *Conn
 	s     S
-	users int
-	ended bool
+	users int           // calls and, with rails, the goroutine that waits for its end
+	ended bool          // or retired
+	left  chan struct{} // closed then
 	place
 }
 
@@ -106,13 +114,13 @@ func hasEnded(c *Conn, err error) bool {
 
 // attempted computes when the next attempt may be made. ended reports whether the context of this one, whose error is
 // err, has ended.
-func (cl *Client[S]) attempted(b *backoff, err error, ended bool) {
-	now := time.Now()
-	if now.Sub(b.next) > cl.options.MaxBackoff { // the connection before has lived so long, or there was no attempt
+func (cl *Client[S]) attempted(b *backoff, began time.Time, err error, ended bool) {
+	if began.Sub(b.next) > cl.options.MaxBackoff { // the connection before has lived so long, or there was no attempt
 		b.wait = 0
 	}
 	b.wait = min(max(2*b.wait, cl.options.MinBackoff), cl.options.MaxBackoff)
-	b.next = now.Add(b.wait/2 + rand.N(b.wait/2+1))
+	b.ended = time.Now()
+	b.next = b.ended.Add(b.wait/2 + rand.N(b.wait/2+1))
 	switch {
 	case err == nil:
 		b.last = errEnded
@@ -129,22 +137,43 @@ func (cl *Client[S]) connect(ctx context.Context, to *slot[S]) (c *Conn, s S, er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(cl.open, func() { cancel(net.ErrClosed) })()
-	if c, err = Dial(ctx, to.rail.addr, to.rail.options); err != nil {
-		to.rail.failed.Add(1)
-		return nil, s, err
+	if c, err = to.dial(ctx); err == nil {
+		s, err = cl.setup(ctx, to, c)
 	}
-	to.rail.connected.Add(1)
-	if err = to.add(c); err != nil || cl.options.Setup == nil {
-		return c, s, err
-	}
-	if s, err = cl.options.Setup(ctx, c); err != nil {
-		if hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
-			err = errPeerClosed // mayPass then accepts it
-		}
-		return nil, s, errors.Join(err, to.end(c))
-	}
-	return c, s, nil
+	return c, s, err
 }
+
+// dial establishes a connection.
+func (s *slot[S]) dial(ctx context.Context) (*Conn, error) {
+	c, err := Dial(ctx, s.rail.addr, s.rail.options)
+	if err != nil {
+		s.rail.failed.Add(1)
+		return nil, err
+	}
+	s.rail.connected.Add(1)
+	return c, s.add(c)
+}
+
+// setup calls Setup, and ends the connection if that does not succeed.
+func (cl *Client[S]) setup(ctx context.Context, to *slot[S], c *Conn) (s S, err error) {
+	if cl.options.Setup == nil {
+		return s, nil
+	}
+	err = errSetupExited
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, to.end(c))
+		}
+	}()
+	s, err = cl.options.Setup(ctx, c)
+	if err != nil && hasEnded(c, err) && !errors.Is(err, ErrDisconnected) {
+		err = errPeerClosed // mayPass then accepts it
+	}
+	return s, err
+}
+
+// errSetupExited is the error of an attempt whose Setup has called runtime.Goexit, as testing.T's Fatal does.
+var errSetupExited = errors.New("rdma: ClientOptions.Setup has ended its goroutine")
 
 // isFinal reports whether the two programs do not fit together, whatever happens later.
 func isFinal(err error) bool {
@@ -169,6 +198,32 @@ func mayPass(err error) bool {
 	return false
 }
 
+// finalError returns the error of an attempt that is not repeated.
+func finalError(err error) error {
+	if isFinal(err) {
+		return fmt.Errorf("%w: the client does not try again, as the server would refuse it again", err)
+	}
+	return err
+}
+
+// await waits for a channel, but not longer than d. last returns the error of the attempt before.
+func (cl *Client[S]) await(ctx context.Context, ended <-chan struct{}, d time.Duration, last func() error) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+	case <-cl.open.Done():
+		return net.ErrClosed
+	case <-ctx.Done():
+		if err := last(); err != nil {
+			return fmt.Errorf("%w (last: %w)", ctxerr.Of(ctx), err)
+		}
+		return ctxerr.Of(ctx)
+	}
+	return nil
+}
+
 // use returns the link of a slot for one more user, or nil if there is none that works.
 func (s *slot[S]) use() (*link[S], error) {
 	l, err := s.current()
@@ -178,7 +233,7 @@ func (s *slot[S]) use() (*link[S], error) {
 	s.mu.Lock()
 	s.calls--
 	s.mu.Unlock()
-	err = s.release(l, false)
+	err = s.release(l, nil)
 	if errors.Is(err, ErrUndelivered) {
 		err = &earlier{err}
 	}
@@ -226,32 +281,24 @@ func (s *slot[S]) set(c *Conn, v S, calls uint64) (*link[S], error) {
 	if s.closed {
 		return nil, net.ErrClosed
 	}
-	s.link, s.latest, s.err = &link[S]{c: c, s: v, users: 1, place: p}, p, nil
+	s.link, s.latest, s.err = &link[S]{c: c, s: v, users: 1, left: make(chan struct{}), place: p}, p, nil
 	s.calls += calls
 	s.latest.verbs = nil // which may be closed before another connection
+	s.doubted.Store(0)
 	return s.link, nil
 }
 
-// release ends the use of a link, and closes it if it has ended and has no other user. Retire is whether further calls
-// are not to use it.
-func (s *slot[S]) release(l *link[S], retire bool) error {
-	if err := l.c.Err(); err != nil {
-		s.ended(l, err)
-		retire = true
+// release ends the use of a link, and closes it if it has ended and has no other user. err is that of the use: if the
+// server is shutting down, the link is retired, and further calls do not use it.
+func (s *slot[S]) release(l *link[S], err error) error {
+	why := l.c.Err()
+	if why == nil && isUnavailable(err) {
+		why = err
 	}
-	if !s.drop(l, retire) {
+	if !s.drop(l, why) {
 		return nil
 	}
 	return s.end(l.c)
-}
-
-// ended records why a link has ended, unless the slot has another one.
-func (s *slot[S]) ended(l *link[S], err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.link == l {
-		s.err = err
-	}
 }
 
 // end closes a connection. If that fails, releaseAgain and Close of the client try again.
@@ -264,6 +311,9 @@ func (s *slot[S]) end(c *Conn) error {
 		if i := slices.Index(s.conns, c); i >= 0 {
 			s.conns = slices.Delete(s.conns, i, i+1)
 			s.past.add(&stats)
+			if errors.Is(err, ErrUndelivered) {
+				s.rail.undelivered.Add(1)
+			}
 		}
 	}
 	return err
@@ -289,15 +339,16 @@ func (s *slot[S]) endAll(conns []*Conn) error {
 	return errors.Join(errs...)
 }
 
-// drop removes a user of a link, which may have ended, and reports whether the caller is to close it. Conn.Err may call
-// functions of a Trace, so the caller calls it without s.mu.
-func (s *slot[S]) drop(l *link[S], ended bool) bool {
+// drop removes a user of a link, and reports whether the caller is to close it. why, if not nil, is why the link has
+// ended or is retired. Conn.Err may call functions of a Trace, so the caller calls it without s.mu.
+func (s *slot[S]) drop(l *link[S], why error) bool {
 	s.mu.Lock()
 	l.users--
-	if !l.ended && ended {
+	if why != nil && !l.ended {
 		l.ended = true
+		close(l.left)
 		if s.link == l {
-			s.link = nil
+			s.link, s.err = nil, why
 		}
 	}
 	last := l.ended && l.users == 0
@@ -325,8 +376,8 @@ func isUnavailable(err error) bool {
 
 // A Rail is a way to the server of a [Client]: another address of the server, another one of this machine, or both.
 type Rail struct {
-	// Addr is the address of the server, host:port. With Options.TLS, the server's certificate has to have each host, or
-	// ServerName.
+	// Addr is the address of the server, host:port. If it is empty, it is the address of the client. With Options.TLS,
+	// the server's certificate has to have each host, or ServerName.
 	Addr string
 	// LocalAddr is the address to dial from, which chooses the device and its port. If it is the zero AddrPort, the
 	// routing table decides.
@@ -339,6 +390,7 @@ type rail struct {
 	options           *Options
 	connected, failed atomic.Uint64
 	parts             atomic.Uint64 // bytes
+	undelivered       atomic.Uint64 // connections
 }
 
 func railsOf(addr string, o *Options, more []Rail) []rail {
@@ -347,7 +399,7 @@ func railsOf(addr string, o *Options, more []Rail) []rail {
 	for i, r := range more {
 		own := *o
 		own.LocalAddr = r.LocalAddr
-		all[1+i].addr, all[1+i].options = r.Addr, &own
+		all[1+i].addr, all[1+i].options = cmp.Or(r.Addr, addr), &own
 	}
 	return all
 }
@@ -368,9 +420,10 @@ func joinAddrs(rails []rail) string {
 // dials are a client's part for several slots, and for connections that its goroutines establish, if it has several
 // rails.
 type dials struct {
-	next     atomic.Uint32 // turns of the slots
-	numa     atomic.Bool   // a rail has a NUMA node
-	attempts sync.WaitGroup
+	next        atomic.Uint32  // turns of the slots
+	numa        atomic.Bool    // a rail has a NUMA node
+	attempts    sync.WaitGroup // by goroutines, until they call Setup
+	nextAttempt atomic.Int64   // when one can be due, in Unix nanoseconds, for calls that have a link
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when the next attempt has ended; nil if no call waits
