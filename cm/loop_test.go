@@ -174,8 +174,8 @@ func (q *loopCQ) Arm(bool, uint32) error {
 	return nil
 }
 
-func (q *loopCQ) Resize(_ int, resize driver.Command) (driver.Reply, error) {
-	return resize(nil, nil)
+func (q *loopCQ) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
+	return resize(n, nil, nil)
 }
 
 func (q *loopCQ) Retire(bool) error {
