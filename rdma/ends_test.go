@@ -119,10 +119,7 @@ func (f *flight) inFlight(t *testing.T) (p *pair, ofClient, ofServer []<-chan er
 	if p.net != nil {
 		p.net.SetTimeouts(verbstest.Timeouts{Ack: 10})
 	}
-	o := &rdma.Options{Linger: 50 * time.Millisecond, KeepAlive: 10 * time.Millisecond}
-	if onKernel {
-		o.Linger = 500 * time.Millisecond // an emulated machine may be busy for longer than 50 ms
-	}
+	o := &rdma.Options{Linger: 500 * time.Millisecond, KeepAlive: 10 * time.Millisecond} // a busy machine may stand still
 	p.dial(t, o, o)
 	ctx := limit(t)
 	region := rdma.NewRegion(4096)
