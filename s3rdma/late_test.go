@@ -25,7 +25,7 @@ func moving(q *http.Request) bool {
 func (r *rig) late(read func(body io.Reader)) {
 	front := *r.front.Load()
 	r.handler.Next = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if strings.HasSuffix(q.URL.Path, "/late") && moving(q) {
+		if q.Method == http.MethodPut && strings.HasSuffix(q.URL.Path, "/late") && moving(q) {
 			read(q.Body)
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
