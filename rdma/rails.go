@@ -139,8 +139,8 @@ func isReply(err error) bool {
 
 // connectRails starts goroutines that connect the slots without a link, if an attempt may be made now. began is when a
 // call that has no link has begun to wait, or zero. Such a call does not wait for the pause of a slot that was refused
-// before. connectRails returns how long to wait at most before another call of it, and reports whether all slots were
-// refused since then: the call does not wait for further attempts.
+// before. connectRails returns how long to wait at most before another call of it, and reports whether attempts that
+// began since then were refused for all slots: the call does not wait for further ones.
 func (cl *Client[S]) connectRails(began time.Time) (wait time.Duration, refused bool) {
 	now := time.Now()
 	wait, refused = cl.options.MaxBackoff, true
@@ -148,7 +148,7 @@ func (cl *Client[S]) connectRails(began time.Time) (wait time.Duration, refused 
 		s := &cl.slots[i]
 		s.mu.Lock()
 		b := &s.backoff
-		recently := b.refused && b.ended.After(began)
+		recently := b.refused && b.begun.After(began)
 		refused = refused && recently && s.link == nil && !s.closed
 		switch {
 		case s.closed || s.connecting || s.link != nil:

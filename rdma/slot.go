@@ -91,7 +91,7 @@ type backoff struct {
 	next time.Time     // the next attempt is not made before
 	last error         // of the attempt before
 
-	ended   time.Time // when the attempt before has
+	begun   time.Time // when the attempt before has
 	refused bool      // it has failed as another one would; for rails
 }
 
@@ -119,8 +119,8 @@ func (cl *Client[S]) attempted(b *backoff, began time.Time, err error, ended boo
 		b.wait = 0
 	}
 	b.wait = min(max(2*b.wait, cl.options.MinBackoff), cl.options.MaxBackoff)
-	b.ended = time.Now()
-	b.next = b.ended.Add(b.wait/2 + rand.N(b.wait/2+1))
+	b.begun = began
+	b.next = time.Now().Add(b.wait/2 + rand.N(b.wait/2+1))
 	switch {
 	case err == nil:
 		b.last = errEnded
