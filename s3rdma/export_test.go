@@ -17,6 +17,8 @@ func (t *Transport) Memory() (used int64, spare [][]byte) {
 
 // InUse returns the number of transfers and sessions in progress.
 func (h *Handler) InUse() (transfers, sessions int) {
+	h.movers.mu.Lock()
+	defer h.movers.mu.Unlock()
 	h.sessions.mu.Lock()
 	defer h.sessions.mu.Unlock()
 	return len(h.movers.slots), h.sessions.active
