@@ -29,7 +29,8 @@ const (
 // an object without data for a PUT. So PUTs travel by HTTP until the server has replied to a token: that of a GET, or
 // of a HEAD which the Transport sends before the first PUT to a host, and not more than once a minute. If a later PUT
 // is stored without its data, because there is another server now, the Transport repeats it by HTTP, which replaces
-// that object. A condition of the PUT, such as If-None-Match, then fails.
+// that object. A condition of the PUT, such as If-None-Match, then fails, and a PUT that is canceled in between leaves
+// an object without data.
 //
 // The fields must not be changed after the first request. RoundTrip may be called from any number of goroutines.
 type Transport struct {
