@@ -21,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 
 	"github.com/goverbs/goverbs/s3rdma"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbstest"
 )
 
@@ -163,6 +164,17 @@ func TestVirtualHosted(t *testing.T) {
 		if n, _ := r.got.byRDMA(); n != want {
 			t.Errorf("%v: %d bytes by RDMA, want %d", virtual, n, want)
 		}
+	}
+}
+
+// TestVirtualHostedSession has a client of sessions, which need the bucket in the path. Its requests travel by HTTP.
+func TestVirtualHostedSession(t *testing.T) {
+	r := newRig(t, s3rdma.RC, func(r *rig) { r.transport.VirtualHosted = true })
+	data := randomBytes(1000)
+	must(r.put("a", data, minio.PutObjectOptions{}))(t)
+	r.same("a", data)
+	if n, why := r.got.byRDMA(); n != 0 || len(why) != 2 || !errors.Is(why[0], uverbs.ErrInvalid) {
+		t.Errorf("%d bytes by RDMA, %v", n, why)
 	}
 }
 

@@ -204,6 +204,9 @@ func (t *Transport) signer(r *http.Request) (*signer, error) {
 		return nil, errNoDevice
 	case t.Service != "" && t.Service != DC && t.Service != RC:
 		return nil, fmt.Errorf("%w: Transport.Service %q is neither %q nor %q", uverbs.ErrInvalid, t.Service, DC, RC)
+	case t.Service == RC && t.VirtualHosted: // the first element of the key would be the bucket
+		return nil, fmt.Errorf("%w: Transport.Service is %q and VirtualHosted is set: sessions need the bucket in the path",
+			uverbs.ErrInvalid, RC)
 	case text == "":
 		return nil, nil
 	case t.Secret == nil:
