@@ -132,7 +132,7 @@ func (b *body) fallBack() error {
 	start, end, _, ok := contentRange(resp.Header)
 	if resp.StatusCode != http.StatusPartialContent || !ok || start != b.at || end != b.end {
 		discard(resp)
-		return fmt.Errorf("%w: bytes %d to %d of the object: status %s, Content-Range %q", ErrProtocol, b.at, b.end,
+		return fmt.Errorf("%w: bytes %d to %d of the object: status %.100s, Content-Range %.100q", ErrProtocol, b.at, b.end,
 			resp.Status, resp.Header.Get("Content-Range"))
 	}
 	b.now.resp = resp
@@ -155,7 +155,7 @@ func (b *body) finish() error {
 	b.release(b.now)
 	b.now, b.left = &part{}, nil
 	if b.expected != "" && checksumText(b.crc) != b.expected {
-		return fmt.Errorf("%w: %s of %d bytes is %s, the server has %s", ErrChecksum, headerCRC64, b.end,
+		return fmt.Errorf("%w: %s of %d bytes is %s, the server has %.100s", ErrChecksum, headerCRC64, b.end,
 			checksumText(b.crc), b.expected)
 	}
 	return io.EOF

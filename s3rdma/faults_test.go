@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -352,6 +353,46 @@ func TestStale(t *testing.T) {
 			t.Errorf("%d bytes, of another request: %q", len(data), data[:16])
 		}
 	})
+}
+
+// TestLongHeaders has peers that send long headers. What is logged of them is short.
+func TestLongHeaders(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for path, names := range map[string][]string{
+		"/a":       {"X-Amz-Rdma-Reply", "X-Amz-Rdma-Bytes-Transferred", "Content-Range", "X-Amz-Checksum-Crc64nvme"},
+		"/prepare": {"X-Amz-Rdma-Session", "X-Amz-Rdma-Psn", "X-Amz-Rdma-Reply"},
+		"/ready":   {"X-Amz-Rdma-Protocol", "X-Amz-Rdma-Cookie", "X-Amz-Rdma-Etag"},
+	} {
+		for _, name := range names {
+			forms(t, func(r *rig) {
+				must(r.put("a", randomBytes(1000), minio.PutObjectOptions{}))(r)
+				_, err := r.get(r.ctx, "a", minio.GetObjectOptions{})
+				for _, e := range append(r.got.take(), s3rdma.Transfer{Err: err}) {
+					if n := len(fmt.Sprint(e.Err)); n > 1000 {
+						r.Errorf("%s of %s: an error of %d bytes", name, path, n)
+					}
+				}
+				r.handler.ExpireSessions()
+			}, func(r *rig) {
+				r.transport.Base = tap{RoundTripper: r.base, response: func(resp *http.Response) {
+					if strings.HasSuffix(resp.Request.URL.Path, path) {
+						resp.Header.Set(name, long)
+					}
+				}}
+			})
+		}
+	}
+	r := newRig(t, s3rdma.DC, sessions)
+	for _, name := range []string{"cookie", "size", "op", "target"} {
+		r.control("prepare", prepare(name, "/"+long+"?acl"))
+	}
+	r.control("ready", headers("protocol", "hipobj-rc-v2", "session", long, "cookie", "1"))
+	r.control(long, headers("protocol", "hipobj-rc-v2"))
+	for _, e := range r.served.take() {
+		if n := len(fmt.Sprint(e.Err)); n > 1000 {
+			t.Errorf("an error of %d bytes: %.300v", n, e.Err)
+		}
+	}
 }
 
 // canceled runs a request, and cancels it when the server has begun to move data. The server does not notice that the

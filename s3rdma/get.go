@@ -147,11 +147,11 @@ func (p *part) check(n int, ended bool) error {
 	case !ended: // another server, or the same one, may still be writing
 		return fmt.Errorf("%w: the connection was lost, and the request was sent twice", ErrProtocol)
 	case reply != strconv.Itoa(p.resp.StatusCode) || reply != "200" && reply != "206":
-		return fmt.Errorf("%w: %s of a GET with status %d is %q", ErrProtocol, headerReply, p.resp.StatusCode, reply)
+		return fmt.Errorf("%w: %s of a GET with status %d is %.100q", ErrProtocol, headerReply, p.resp.StatusCode, reply)
 	}
 	moved, err := strconv.ParseUint(h.Get(headerBytes), 10, 32)
 	if err != nil || moved > uint64(n) {
-		return fmt.Errorf("%w: %s is %q, of %d that were offered", ErrProtocol, headerBytes, h.Get(headerBytes), n)
+		return fmt.Errorf("%w: %s is %.100q, of %d that were offered", ErrProtocol, headerBytes, h.Get(headerBytes), n)
 	}
 	if reply == "200" && p.start == 0 { // the server ignores ranges
 		p.end, p.size = int64(moved), int64(moved)
@@ -159,8 +159,8 @@ func (p *part) check(n int, ended bool) error {
 	}
 	start, end, size, ok := contentRange(h)
 	if !ok || start != p.start || end-start != int64(moved) {
-		return fmt.Errorf("%w: Content-Range %q, but %d bytes from offset %d by RDMA", ErrProtocol, h.Get("Content-Range"),
-			moved, p.start)
+		return fmt.Errorf("%w: Content-Range %.100q, but %d bytes from offset %d by RDMA", ErrProtocol,
+			h.Get("Content-Range"), moved, p.start)
 	}
 	p.end, p.size = end, size
 	return nil

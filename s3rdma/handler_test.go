@@ -178,6 +178,26 @@ func TestVirtualHostedSession(t *testing.T) {
 	}
 }
 
+// TestCloseIdleConnections closes the connections of Base through an http.Client.
+func TestCloseIdleConnections(t *testing.T) {
+	r := newRig(t, s3rdma.DC)
+	closed := make(chan bool, 1)
+	r.transport.Base = closer{r.base, closed}
+	(&http.Client{Transport: r.transport}).CloseIdleConnections()
+	select {
+	case <-closed:
+	default:
+		t.Error("the connections of Base are open")
+	}
+}
+
+type closer struct {
+	http.RoundTripper
+	closed chan<- bool
+}
+
+func (c closer) CloseIdleConnections() { c.closed <- true }
+
 // TestClose closes bodies before their end: while nothing is read, during a Read, and twice.
 func TestClose(t *testing.T) {
 	forms(t, func(r *rig) {

@@ -128,7 +128,7 @@ func (u *upload) stored(resp *http.Response, sent http.Header) error {
 	}
 	if reply != "" {
 		if reply != "200" && reply != "204" {
-			return fmt.Errorf("%w: %s of a PUT is %q, want 200 or 204", ErrProtocol, headerReply, reply)
+			return fmt.Errorf("%w: %s of a PUT is %.100q, want 200 or 204", ErrProtocol, headerReply, reply)
 		}
 		return nil
 	}

@@ -117,7 +117,7 @@ func (c *conversation) prepare(ctx context.Context) (psn uint32, err error) {
 		return 0, reasonOf(resp)
 	}
 	if len(c.id) != sessionDigits {
-		return 0, fmt.Errorf("%w: the session %q has not %d digits", ErrProtocol, c.id, sessionDigits)
+		return 0, fmt.Errorf("%w: the session %.100q has not %d digits", ErrProtocol, c.id, sessionDigits)
 	}
 	if c.peer, err = parseRCToken(text); err != nil {
 		return 0, err
@@ -197,8 +197,8 @@ func (c *conversation) finish(ctx context.Context) error {
 	n, err2 := numberHeader(h, headerBytes, 10, 0, rcMaxSize)
 	if h.Get(headerProtocol) != rcProtocol || err1 != nil || err2 != nil || uint32(cookie) != c.cookie ||
 		int(n) != c.end.mr.Len() {
-		return fmt.Errorf("%w: protocol %q, cookie %q, %q bytes; want %s, %08x, %d", ErrProtocol, h.Get(headerProtocol),
-			h.Get(headerCookie), h.Get(headerBytes), rcProtocol, c.cookie, c.end.mr.Len())
+		return fmt.Errorf("%w: protocol %.100q, cookie %.100q, %.100q bytes; want %s, %08x, %d", ErrProtocol,
+			h.Get(headerProtocol), h.Get(headerCookie), h.Get(headerBytes), rcProtocol, c.cookie, c.end.mr.Len())
 	}
 	c.result, c.id = h, ""
 	return nil
@@ -247,7 +247,8 @@ func (d *download) moveRC(ctx context.Context, p *part, b []byte) (lost bool, er
 		return lost, why
 	case why != nil:
 	case !sameETag(h.Get(headerETag), d.etag):
-		why = fmt.Errorf("%w: the ETag of the object has changed from %s to %s", ErrProtocol, d.etag, h.Get(headerETag))
+		why = fmt.Errorf("%w: the ETag of the object has changed from %.100s to %.100s", ErrProtocol, d.etag,
+			h.Get(headerETag))
 	}
 	p.resp, p.why, p.end, p.size = d.head, why, p.start+int64(len(b)), d.size
 	if why != nil {

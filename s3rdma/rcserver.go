@@ -98,7 +98,8 @@ func (h *Handler) controlRC(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	return refuse(http.StatusNotFound, fmt.Errorf("%w: no such request of %s: %s", ErrDeclined, rcProtocol, r.URL.Path))
+	return refuse(http.StatusNotFound, fmt.Errorf("%w: no such request of %s: %.100s", ErrDeclined, rcProtocol,
+		r.URL.Path))
 }
 
 // prepareRC serves the first request: it creates a session, and for a GET reads the object.
@@ -178,7 +179,7 @@ func (h *Handler) parsePrepare(r *http.Request) (s *session, size int, psn uint3
 func objectOf(r *http.Request, offset, size int64) (*http.Request, error) {
 	op, target := r.Header.Get(headerOp), r.Header.Get(headerTarget)
 	if op != http.MethodGet && op != http.MethodPut || len(target) < 2 || target[0] != '/' || target[1] == '/' {
-		return nil, fmt.Errorf("%w: %s %q, want a GET or PUT of an object", ErrProtocol, op, target)
+		return nil, fmt.Errorf("%w: %.100s %.100q, want a GET or PUT of an object", ErrProtocol, op, target)
 	}
 	if op == http.MethodPut && offset != 0 {
 		return nil, fmt.Errorf("%w: a PUT at offset %d, want 0", ErrProtocol, offset)
@@ -188,7 +189,7 @@ func objectOf(r *http.Request, offset, size int64) (*http.Request, error) {
 		return nil, err
 	}
 	if !objectQuery(object.URL) {
-		return nil, fmt.Errorf("%w: %s %q does not move an object", ErrProtocol, op, target)
+		return nil, fmt.Errorf("%w: %s %.100q does not move an object", ErrProtocol, op, target)
 	}
 	object.Host, object.RemoteAddr, object.TLS, object.RequestURI = r.Host, r.RemoteAddr, r.TLS, target
 	if op == http.MethodGet {
@@ -391,8 +392,8 @@ func (s *sessions) enter(x *session, size int64, limit int, most int64) error {
 	case s.active >= limit:
 		return fmt.Errorf("%w: %d sessions: raise Handler.MaxTransfers", ErrBusy, limit)
 	case size > most-s.owned[x.owner]:
-		return fmt.Errorf("%w: %d bytes more for access key %q, which has %d of %d: raise Handler.MaxMemory", ErrBusy, size,
-			x.owner, s.owned[x.owner], most)
+		return fmt.Errorf("%w: %d bytes more for access key %.100q, which has %d of %d: raise Handler.MaxMemory", ErrBusy,
+			size, x.owner, s.owned[x.owner], most)
 	case s.owned == nil:
 		s.owned = map[string]int64{}
 	}
@@ -438,7 +439,7 @@ func (s *sessions) take(r *http.Request, ok func(*session) error) (*session, err
 	defer s.mu.Unlock()
 	x := s.byID[id]
 	if x == nil || x.owner != auth.accessKey {
-		return nil, refuse(http.StatusNotFound, fmt.Errorf("%w: no session %q, or it has expired", ErrProtocol, id))
+		return nil, refuse(http.StatusNotFound, fmt.Errorf("%w: no session %.100q, or it has expired", ErrProtocol, id))
 	}
 	if ok != nil {
 		if err := ok(x); err != nil {

@@ -105,7 +105,7 @@ func hexHeader(h http.Header, name string, limit uint64) (uint64, error) {
 func numberHeader(h http.Header, name string, base int, least, most uint64) (uint64, error) {
 	n, err := strconv.ParseUint(h.Get(name), base, 64)
 	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%w: %s is %q, want a number from %d to %d in base %d", ErrProtocol, strings.ToLower(name),
+		return 0, fmt.Errorf("%w: %s is %.100q, want a number from %d to %d in base %d", ErrProtocol, strings.ToLower(name),
 			h.Get(name), least, most, base)
 	}
 	return n, nil

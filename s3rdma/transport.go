@@ -90,6 +90,11 @@ type Transfer struct {
 // not close Device.
 func (t *Transport) Close() error { return t.targets.close() }
 
+// CloseIdleConnections closes those of Base, for [http.Client.CloseIdleConnections].
+func (t *Transport) CloseIdleConnections() {
+	(&http.Client{Transport: t.base()}).CloseIdleConnections()
+}
+
 func (t *Transport) base() http.RoundTripper {
 	if t.Base == nil {
 		return http.DefaultTransport
@@ -251,9 +256,9 @@ func (t *Transport) exchange(r *http.Request) (resp *http.Response, ended bool, 
 	return resp, err == nil && sent.Load() <= 1, err
 }
 
-// reasonOf returns why a server has not moved the data, in its own words if they are short.
+// reasonOf returns why a server has not moved the data, with the beginning of its own words.
 func reasonOf(resp *http.Response) error {
-	return fmt.Errorf("%w: status %s, %s %q", ErrDeclined, resp.Status, headerReply, resp.Header.Get(headerReply))
+	return fmt.Errorf("%w: status %.100s, %s %.100q", ErrDeclined, resp.Status, headerReply, resp.Header.Get(headerReply))
 }
 
 // repeats reports whether a request that was declined with an error is worth a repetition by HTTP.
