@@ -562,6 +562,29 @@ func TestStrangeRequests(t *testing.T) {
 	}
 }
 
+// TestDate has a client that corrects its clock in the date of its requests. Those of the Transport have the same date.
+func TestDate(t *testing.T) {
+	var date string
+	r := newRig(t, s3rdma.DC, page(func(w http.ResponseWriter, data []byte) { w.Write(data) }, randomBytes(1000)),
+		func(r *rig) {
+			r.transport.Base = tap{RoundTripper: r.base, request: func(q *http.Request) {
+				if q.Header.Get("X-Amz-Rdma-Token") != "" {
+					date = q.Header.Get("X-Amz-Date")
+				}
+			}}
+		})
+	const format = "20060102T150405Z"
+	want := time.Now().UTC().Add(-5 * time.Hour)
+	q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/page", nil))(t)
+	q.Header.Set("X-Amz-Date", want.Format(format))
+	q.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+accessKey+"/20261128/r/s3/aws4_request, "+
+		"SignedHeaders=host;x-amz-date, Signature=00")
+	r.client.Run(func() { must(r.transport.RoundTrip(q))(t).Body.Close() })
+	if got, err := time.Parse(format, date); err != nil || got.Sub(want).Abs() > time.Hour {
+		t.Errorf("%s, want about %s (%v)", date, want.Format(format), err)
+	}
+}
+
 // TestSmallMemory has less memory than the requests in progress need. The others travel by HTTP.
 func TestSmallMemory(t *testing.T) {
 	r := newRig(t, s3rdma.DC, func(r *rig) { r.transport.MaxMemory = 2 << 20 })

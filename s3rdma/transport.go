@@ -74,7 +74,8 @@ const (
 	DC Service = "dc"
 	// RC is the form for reliable connections, which every device has. A transfer takes two more requests, and three for
 	// the first part of a GET. It carries neither metadata nor conditions of a PUT, nor parts and versions of an object:
-	// such requests travel by HTTP. URLs must have the bucket in the path.
+	// such requests travel by HTTP. URLs must have the bucket in the path. A canceled request may return a second later,
+	// while it ends its session.
 	RC Service = "rc"
 )
 
@@ -197,6 +198,7 @@ func dataLength(r *http.Request) int64 {
 type signer struct {
 	auth   authorization
 	secret string
+	skew   time.Duration // of the client's date: some correct the clock
 }
 
 var errNoSecret = errors.New("s3rdma: the request is signed, and Transport.Secret is nil")
@@ -225,12 +227,16 @@ func (t *Transport) signer(r *http.Request) (*signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("s3rdma: the secret of access key %q: %w", auth.accessKey, err)
 	}
-	return &signer{auth, secret}, nil
+	var skew time.Duration
+	if date, err := time.Parse(timeFormat, r.Header.Get(headerDate)); err == nil {
+		skew = time.Until(date)
+	}
+	return &signer{auth, secret, skew}, nil
 }
 
 func (s *signer) sign(r *http.Request) {
 	if s != nil {
-		s.auth.sign(r, s.secret, time.Now())
+		s.auth.sign(r, s.secret, time.Now().Add(s.skew))
 	}
 }
 
