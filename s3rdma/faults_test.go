@@ -566,7 +566,7 @@ func TestBusy(t *testing.T) {
 	}, func(r *rig) { r.handler.MaxTransfers, r.handler.MaxWait = 1, time.Millisecond })
 }
 
-// TestClientKilled powers the client off while the server reads its memory. The object stays what it was.
+// TestClientKilled powers the client off while the server reads its memory. The server ends the transfer.
 func TestClientKilled(t *testing.T) {
 	r := newRig(t, s3rdma.DC)
 	old := randomBytes(1000)

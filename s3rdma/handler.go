@@ -1,6 +1,7 @@
 package s3rdma
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -183,14 +184,10 @@ func writeError(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(status)
-	var message errorText
-	xml.EscapeText(&message, []byte(err.Error())) // message accepts all
-	fmt.Fprintf(w, "%s<Error><Code>%s</Code><Message>%s</Message></Error>\n", xml.Header, code, message)
+	var message bytes.Buffer
+	xml.EscapeText(&message, []byte(err.Error())) // a Buffer accepts all
+	fmt.Fprintf(w, "%s<Error><Code>%s</Code><Message>%s</Message></Error>\n", xml.Header, code, &message)
 }
-
-type errorText []byte
-
-func (b *errorText) Write(p []byte) (int, error) { *b = append(*b, p...); return len(p), nil }
 
 // servePut serves a PUT, whose body is the client's memory.
 func (x *transfer) servePut(w http.ResponseWriter) {

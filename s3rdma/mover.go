@@ -1,6 +1,7 @@
 package s3rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (x *transfer) move(op uverbs.Opcode, n int) error {
 	start := time.Now()
 	err := move(ctx, x.m.qp, x.m.cq, uverbs.SendWR{Opcode: op, Flags: uverbs.Signaled,
 		SGL: []uverbs.SGE{x.m.mr.SGE(0, n)}, RemoteAddr: x.token.Addr + uint64(x.done), RKey: x.token.RKey,
-		AH: x.ah, QPN: x.token.DCTN, DCKey: keyOr(x.h.DCKey)})
+		AH: x.ah, QPN: x.token.DCTN, DCKey: cmp.Or(x.h.DCKey, defaultDCKey)})
 	x.spent += time.Since(start)
 	if err != nil {
 		x.err = fmt.Errorf("%w: %v of %d bytes at offset %d: %w", ErrTransfer, op, n, x.done, err)

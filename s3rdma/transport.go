@@ -1,6 +1,7 @@
 package s3rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,14 +110,7 @@ func (t *Transport) take(n int) []byte {
 	return t.memory.take(n, positiveOr(t.MaxMemory, defaultMaxMemory))
 }
 
-func (t *Transport) key() uint64 { return keyOr(t.DCKey) }
-
-func keyOr(key uint64) uint64 {
-	if key == 0 {
-		return defaultDCKey
-	}
-	return key
-}
+func (t *Transport) key() uint64 { return cmp.Or(t.DCKey, defaultDCKey) }
 
 func (t *Transport) observe(r *http.Request, bytes int64, err error) {
 	if t.Observe != nil {
