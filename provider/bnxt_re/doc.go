@@ -36,8 +36,9 @@
 //
 // A completion names its QP by the handle that the create command contained, which is the index of
 // a table here, and a pointer in libbnxt_re. A completion of sends says up to which request they have
-// completed. If a handle or a request is not one of the program, Poll returns [uverbs.ErrABI] once,
-// and drops the completion.
+// completed: it has the number of the next one or, on P7 if there is an error, the slot in which the
+// request that failed begins. libbnxt_re reports the error of the oldest one. If a handle or a request
+// is not one of the program, Poll returns [uverbs.ErrABI] once, and drops the completion.
 //
 // Low-latency pushes, which copy a short request to the device with the doorbell, are not used.
 //

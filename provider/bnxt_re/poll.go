@@ -221,6 +221,22 @@ func (s *sendQueue) distance(last uint32, index uint16) (n uint32, ok bool) {
 	return n, true
 }
 
+// failure returns how many requests a completion with an error completes: those up to the one that failed. Its index
+// is that of the next request, or if requests have different sizes, the slot in which the failed one begins.
+func (s *sendQueue) failure(index uint16) (n uint32, ok bool) {
+	if s.fixed {
+		return s.distance(s.last, index)
+	}
+	done, most := s.completed.Load(), s.outstanding()
+	for n < most {
+		x := &s.notes[(done+n)&uint32(len(s.notes)-1)]
+		if n++; x.slot == index {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
 // release releases the oldest request, and returns what is known of it.
 func (s *sendQueue) release() note {
 	done := s.completed.Load()
@@ -232,10 +248,14 @@ func (s *sendQueue) release() note {
 	return x
 }
 
-// completeSends completes the requests before a consumer index. If there is an error, it is that of the last one.
+// completeSends completes the requests up to the one that an index names. If there is an error, it is that of the last
+// one.
 func (p *qp) completeSends(wcs []uverbs.WC, index uint16, status uint8) (n, found int) {
 	s := &p.sq
 	left, ok := s.distance(s.last, index)
+	if status != 0 {
+		left, ok = s.failure(index)
+	}
 	if !ok && s.flushing.Load() { // Poll has flushed them
 		return 0, consumed
 	}

@@ -58,6 +58,7 @@ type note struct {
 	wrID     uint64
 	bytes    uint32
 	op       uverbs.WCOpcode
+	slot     uint16 // in which the request begins
 	signaled bool
 }
 
@@ -203,7 +204,8 @@ func (s *sendQueue) finish() error {
 	if s.typ == uverbs.RC {
 		s.writePSN()
 	}
-	s.notes[p.count&uint32(len(s.notes)-1)] = note{r.wrID, uint32(r.total), r.op.completion, r.flags&signaled != 0}
+	s.notes[p.count&uint32(len(s.notes)-1)] = note{r.wrID, uint32(r.total), r.op.completion, uint16(p.slot),
+		r.flags&signaled != 0}
 	if s.fixed {
 		slots = fixedSlots
 	}

@@ -7,9 +7,11 @@ import "slices"
 func (d *Device) CompleteSends(n int, raw [entrySize]byte) {
 	d.fabric.loop.Run(func() {
 		e, q := entry(raw), d.newest
-		q.sq.done = (q.sq.done + uint32(n)) % q.sq.requests
+		s := &q.sq
+		last := s.recorded[n-1]
+		s.recorded, s.done = s.recorded[n:], (s.done+uint32(n))%s.requests
 		e.put64(handleAt, q.cookie)
-		e.put32(consumerAt, q.sq.done)
+		e.put32(consumerAt, uint32(s.consumer(last, e[statusAt] != 0)))
 		q.send.complete(&e, false)
 	})
 }

@@ -30,6 +30,8 @@ type sendRing struct {
 	done  uint32 // the first request that has not completed, modulo requests
 	msg   uint32 // the next entry of the table by message
 	psn   uint32
+
+	recorded []uint32 // the requests, by slot or number, that have been read for Record and have not completed
 }
 
 const (
@@ -67,7 +69,7 @@ func (s *sendRing) reset() {
 		}
 		s.msg = (s.msg + 1) % s.messages
 	}
-	s.next, s.known, s.count, s.done, s.start = 0, 0, 0, 0, true
+	s.next, s.known, s.count, s.done, s.start, s.recorded = 0, 0, 0, 0, true, nil
 }
 
 // size returns how many values the index of a doorbell has.
@@ -81,6 +83,7 @@ func (s *sendRing) size() uint32 {
 // A wqe is a request as the program has written it.
 type wqe struct {
 	raw      []byte
+	index    uint32 // by which doorbells name it
 	slots    uint32 // of the ring
 	signaled bool
 	op       byte
@@ -155,7 +158,7 @@ func (s *sendRing) fetch(index uint32) (*wqe, uint32) {
 	if !ok {
 		return nil, 0
 	}
-	w := &wqe{slots: uint32(head[slotsAt])}
+	w := &wqe{index: index, slots: uint32(head[slotsAt])}
 	if w.slots < headSlots || w.slots > headSlots+maxVarSGE || w.slots > s.depth || !s.variable && w.slots > fixedSlots {
 		return nil, 0
 	}
@@ -235,7 +238,8 @@ func (q *qp) sendBell(d doorbell) {
 	}
 	s.known, s.epoch, s.start = d.index, d.epoch, false
 	if q.dev.fabric.cfg.Record != nil {
-		for q.fetch() != nil {
+		for w := q.fetch(); w != nil; w = q.fetch() {
+			s.recorded = append(s.recorded, w.index)
 		}
 		return
 	}
@@ -397,6 +401,15 @@ var sendStatus = map[transport.Syndrome]byte{transport.OK: 0, transport.BadRespo
 	transport.LocalQPOp: 3, transport.LocalProtection: 4, transport.RemoteInvalidRequest: 6, transport.RemoteAccess: 7,
 	transport.RemoteOp: 8, transport.RNRRetry: 9, transport.TransportRetry: 10, transport.Flushed: 11}
 
+// consumer returns the index of a completion: the number of the next request. As the kernel's driver expects it, that
+// of a request that failed is its slot if requests have different sizes.
+func (s *sendRing) consumer(index uint32, failed bool) uint16 {
+	if failed && s.variable {
+		return uint16(index)
+	}
+	return uint16(s.done)
+}
+
 // Done completes a request.
 func (q *qp) Done(r *transport.Request, s transport.Syndrome) {
 	w := r.WQE.(*wqe)
@@ -404,7 +417,7 @@ func (q *qp) Done(r *transport.Request, s transport.Syndrome) {
 	if w.signaled || q.signalAll || s != transport.OK {
 		e := newEntry(typeSend, sendStatus[s])
 		e.put64(handleAt, q.cookie)
-		e.put16(consumerAt, uint16(q.sq.done))
+		e.put16(consumerAt, q.sq.consumer(w.index, s != transport.OK))
 		q.send.complete(e, false)
 	}
 	if s != transport.OK {

@@ -1,0 +1,75 @@
+package bnxt_re
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// sends posts n signaled SENDs, with the WRIDs from 100 on.
+func (b *bench) sends(t *testing.T, n uint64) {
+	t.Helper()
+	for i := range n {
+		b.qp.OpInline(uverbs.OpSend, uverbs.Signaled, 100+i, 0, 0, []byte("x"))
+		if err := b.qp.Submit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// expect polls n completions and an error.
+func (b *bench) expect(t *testing.T, n int, want error) []uverbs.WC {
+	t.Helper()
+	wcs := make([]uverbs.WC, 32)
+	k, err := b.cq.Poll(wcs)
+	if k != n || err != want {
+		t.Fatalf("Poll: %d, %v; want %d, %v", k, err, n, want)
+	}
+	return wcs[:k]
+}
+
+// The index of a completion with an error is the slot of the request that failed, if requests have different sizes.
+func TestFailedSlot(t *testing.T) {
+	const sends, slots = 12, 3
+	for failed := range uint64(sends) {
+		for _, most := range []int{1, 32} {
+			b := newBench(t, uverbs.RC, true, false)
+			b.sends(t, sends)
+			b.put(b.entry(typeSend, 7, uint16(failed*slots), 0), 0)
+			wcs := make([]uverbs.WC, most)
+			for i := uint64(0); i < sends; {
+				n, err := b.cq.Poll(wcs)
+				if n == 0 || err != nil {
+					t.Fatalf("request %d fails: Poll: %d, %v", failed, n, err)
+				}
+				for _, wc := range wcs[:n] {
+					want := uverbs.WC{WRID: 100 + i, QPNum: benchQPN}
+					if i == failed {
+						want.Status, want.VendorErr = uverbs.WCRemAccessErr, 7
+					} else if i > failed {
+						want.Status = uverbs.WCWRFlushErr
+					}
+					if wc != want {
+						t.Errorf("request %d fails: completion %+v, want %+v", failed, wc, want)
+					}
+					i++
+				}
+			}
+			b.qp.ctx.qps.remove(b.qp)
+		}
+	}
+}
+
+// A slot in which no outstanding request begins completes none.
+func TestFailedSlotOfNone(t *testing.T) {
+	for _, slot := range []uint16{1, 6, 0xffff} {
+		b := newBench(t, uverbs.RC, true, false)
+		b.sends(t, 2)
+		b.put(b.entry(typeSend, 7, slot, 0), 0)
+		b.expect(t, 0, errCompletion)
+		if n := b.qp.SendsOutstanding(); n != 2 {
+			t.Errorf("slot %d: %d sends are outstanding", slot, n)
+		}
+		b.qp.ctx.qps.remove(b.qp)
+	}
+}
