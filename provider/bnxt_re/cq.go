@@ -137,9 +137,10 @@ func (f *flushList) remove(q *qp) {
 	f.any.Store(len(f.sends)+len(f.recvs) > 0)
 }
 
-// flushSends makes polls of the QP's CQ complete its sends.
-func (q *qp) flushSends() {
+// flushSends makes polls of the QP's CQ complete its sends: those before an index as successful.
+func (q *qp) flushSends(index uint16) {
 	if s := &q.sq; s.cq != nil && !s.flushing.Swap(true) {
+		s.final = index
 		s.cq.flushed.add(&s.cq.flushed.sends, q)
 	}
 }
@@ -156,14 +157,36 @@ func (f *flushList) poll(wcs []uverbs.WC) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, q := range f.sends {
-		for s := &q.sq; n < len(wcs) && s.flushing.Load() && s.outstanding() > 0; n++ {
-			x := s.release()
-			wcs[n] = uverbs.WC{WRID: x.wrID, QPNum: q.number, Status: uverbs.WCWRFlushErr, Opcode: x.op}
-		}
+		n += q.pollSends(wcs[n:])
 	}
 	for _, q := range f.recvs {
 		for r := &q.rq; n < len(wcs) && r.flushing.Load() && r.outstanding() > 0; n++ {
 			wcs[n] = uverbs.WC{WRID: r.release(), QPNum: q.number, Status: uverbs.WCWRFlushErr, Opcode: uverbs.WCRecv}
+		}
+	}
+	return n
+}
+
+// pollSends completes sends of a QP in the list. Those that have completed precede the others.
+func (q *qp) pollSends(wcs []uverbs.WC) (n int) {
+	s := &q.sq
+	if s.final != noIndex {
+		s.good, _ = s.distance(s.last, s.final)
+		s.final = noIndex
+	}
+	for n < len(wcs) && s.flushing.Load() && s.outstanding() > 0 {
+		x, good := s.release(), s.good > 0
+		switch {
+		case !good:
+			wcs[n] = q.unsent(&x, uverbs.WCWRFlushErr)
+		case x.signaled:
+			wcs[n] = q.sent(&x)
+		}
+		if good {
+			s.good--
+		}
+		if !good || x.signaled {
+			n++
 		}
 	}
 	return n

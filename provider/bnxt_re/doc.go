@@ -12,8 +12,9 @@
 // and ATOMIC_WRITE. Inline data has up to 96 bytes. SRQs cannot be resized. An adapter of
 // another generation is refused with [uverbs.ErrNotSupported].
 //
-// In ERR the device completes nothing: it reports the end of the QP, and Poll completes what is in
-// the queues, and what is posted later, with [uverbs.WCWRFlushErr]. An event of the CQ is raised for
+// In ERR the device completes nothing: it reports the end of the QP and which sends have completed
+// before, and Poll completes what is in the queues, and what is posted later, with
+// [uverbs.WCWRFlushErr]. An event of the CQ is raised for
 // the end only, so a program that waits with [uverbs.CQ.WaitEvent] has none for what it posts later.
 // [uverbs.CQ.Wait] notices it.
 //

@@ -194,15 +194,18 @@ func (q *cq) decode(wcs []uverbs.WC, e *cqe, v uint64) (n, found int) {
 	case recv && p.rq.cq == q:
 		return p.completeRecv(wcs, e, v)
 	case kind == typeTerm && (p.sq.cq == q || p.rq.cq == q):
-		p.terminated(q)
+		p.terminated(q, uint16(e[1]))
 		return 0, consumed
 	}
 	return 0, invalid
 }
 
-// terminated handles the end of a QP: the device completes nothing any more.
-func (p *qp) terminated(by *cq) {
-	p.flushSends()
+// noIndex is the index of an end of a QP that completes no sends.
+const noIndex = 1<<16 - 1
+
+// terminated handles the end of a QP: the device completes nothing any more, except the sends before an index.
+func (p *qp) terminated(by *cq, index uint16) {
+	p.flushSends(index)
 	p.flushRecvs()
 	for _, other := range [...]*cq{p.sq.cq, p.rq.cq} {
 		if other != by { // the device may have no entry for it
@@ -268,14 +271,12 @@ func (p *qp) completeSends(wcs []uverbs.WC, index uint16, status uint8) (n, foun
 		if !x.signaled && !failed {
 			continue
 		}
-		wc := &wcs[n]
-		*wc = uverbs.WC{WRID: x.wrID, QPNum: p.number, Opcode: x.op}
-		if x.op >= uverbs.WCRead {
-			wc.ByteLen = x.bytes
-		}
 		if failed {
-			wc.Status, wc.VendorErr, wc.ByteLen = statusOf(sendStatuses[:], status), uint32(status), 0
-			p.flushSends()
+			wcs[n] = p.unsent(&x, statusOf(sendStatuses[:], status))
+			wcs[n].VendorErr = uint32(status)
+			p.flushSends(noIndex)
+		} else {
+			wcs[n] = p.sent(&x)
 		}
 		n++
 	}
@@ -283,6 +284,20 @@ func (p *qp) completeSends(wcs []uverbs.WC, index uint16, status uint8) (n, foun
 		return n, more
 	}
 	return n, consumed
+}
+
+// sent returns the completion of a request that has succeeded.
+func (p *qp) sent(x *note) uverbs.WC {
+	wc := p.unsent(x, uverbs.WCSuccess)
+	if x.op >= uverbs.WCRead {
+		wc.ByteLen = x.bytes
+	}
+	return wc
+}
+
+// unsent returns the completion of a request that has not.
+func (p *qp) unsent(x *note, status uverbs.WCStatus) uverbs.WC {
+	return uverbs.WC{WRID: x.wrID, QPNum: p.number, Status: status, Opcode: x.op}
 }
 
 // completeRecv completes a receive.

@@ -1,6 +1,7 @@
 package bnxt_re
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -71,5 +72,45 @@ func TestFailedSlotOfNone(t *testing.T) {
 			t.Errorf("slot %d: %d sends are outstanding", slot, n)
 		}
 		b.qp.ctx.qps.remove(b.qp)
+	}
+}
+
+// The end of a QP completes the sends before its index as successful.
+func TestEndCompletesSends(t *testing.T) {
+	for _, index := range []uint16{0, 3, 5, 6, noIndex} {
+		for _, variable := range []bool{false, true} {
+			b := newBench(t, uverbs.RC, variable, false)
+			b.sends(t, 2)
+			b.qp.OpInline(uverbs.OpSend, 0, 102, 0, 0, []byte("x"))
+			b.qp.OpSGE(uverbs.OpRead, uverbs.Signaled, 103, 0, 0, uverbs.SGE{Length: 7})
+			b.qp.OpInline(uverbs.OpSend, 0, 104, 0, 0, []byte("x"))
+			if err := b.qp.Submit(); err != nil {
+				t.Fatal(err)
+			}
+			b.put(b.entry(typeTerm, 0, index, 0), 0)
+			var want []uverbs.WC
+			for i := range uint64(5) {
+				wc := uverbs.WC{WRID: 100 + i, QPNum: benchQPN, Status: uverbs.WCWRFlushErr}
+				if i == 3 {
+					wc.Opcode = uverbs.WCRead
+				}
+				if index <= 5 && i < uint64(index) {
+					if wc.Status = uverbs.WCSuccess; i == 3 {
+						wc.ByteLen = 7
+					} else if i != 0 && i != 1 {
+						continue
+					}
+				}
+				want = append(want, wc)
+			}
+			if got := b.expect(t, len(want), nil); !slices.Equal(got, want) {
+				t.Errorf("index %d: %+v, want %+v", index, got, want)
+			}
+			b.sends(t, 1) // in ERR
+			if wc := b.expect(t, 1, nil)[0]; wc.Status != uverbs.WCWRFlushErr {
+				t.Errorf("index %d: completion of a later send: %+v", index, wc)
+			}
+			b.qp.ctx.qps.remove(b.qp)
+		}
 	}
 }

@@ -28,6 +28,8 @@ type sendQueue struct {
 	completed atomic.Uint32 // requests polled so far. Polls change it, as they do last
 	last      uint32        // the number of the first request that has not completed
 	flushing  atomic.Bool   // the device has reported that it completes nothing any more
+	final     uint16        // up to which request they have completed then, or noIndex
+	good      uint32        // requests to flush that have completed
 
 	number    uint32
 	typ       uverbs.QPType
@@ -271,6 +273,7 @@ func (s *sendQueue) reset() {
 	s.announced.Store(0)
 	s.completed.Store(0)
 	s.flushing.Store(false)
+	s.final, s.good = noIndex, 0
 }
 
 // outstanding returns how many requests have not completed.

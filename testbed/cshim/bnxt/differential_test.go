@@ -20,6 +20,7 @@ import (
 //
 //   - A failed request completes those before it in Go, as in the kernel's driver; libbnxt_re reports the error of
 //     the oldest one.
+//   - The end of a QP completes the sends before its index in Go, as in the kernel's driver; in C none.
 //   - A QP whose sizes were rounded up has room for as many requests as were asked for in Go; in C for more.
 //   - The upper 8 bits of a datagram's source QPN are those of the completion in Go; in C two of them.
 //   - The limit of an SRQ is told to the device at once in Go; in C with the next receive, and if the queue is empty,
