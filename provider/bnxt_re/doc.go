@@ -14,9 +14,12 @@
 //
 // In ERR the device completes nothing: it reports the end of the QP and which sends have completed
 // before, and Poll completes what is in the queues, and what is posted later, with
-// [uverbs.WCWRFlushErr]. An event of the CQ is raised for
-// the end only, so a program that waits with [uverbs.CQ.WaitEvent] has none for what it posts later.
-// [uverbs.CQ.Wait] notices it.
+// [uverbs.WCWRFlushErr]. An event of the CQ is raised for the end only, so a program that waits with
+// [uverbs.CQ.WaitEvent] has none for what it posts later. [uverbs.CQ.Wait] notices it.
+//
+// If the device itself flushes a receive of an SRQ, Poll completes it and the SRQ has room for another
+// one, as in the kernel's driver. Whether an adapter does so is not known: libbnxt_re has no completion
+// for it, and Broadcom's newer one keeps its place in the SRQ.
 //
 // # Rings
 //

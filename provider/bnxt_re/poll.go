@@ -44,9 +44,9 @@ var sendStatuses = [...]uverbs.WCStatus{uverbs.WCSuccess, uverbs.WCBadRespErr, u
 // recvStatuses is indexed by enum bnxt_re_rsp_wc_status. Others are WCGeneralErr.
 var recvStatuses = [...]uverbs.WCStatus{uverbs.WCSuccess, uverbs.WCLocAccessErr, uverbs.WCLocLenErr,
 	uverbs.WCLocProtErr, uverbs.WCLocQPOpErr, uverbs.WCMWBindErr, uverbs.WCRemInvReqErr, uverbs.WCWRFlushErr,
-	uverbs.WCFatalErr}
+	uverbs.WCWRFlushErr}
 
-// hwFlushed is the status of receives that the device flushes, and that Poll flushes too.
+// hwFlushed is the status of receives that the device flushes. Poll flushes them too, except those of an SRQ.
 const hwFlushed = 8
 
 // statusOf returns the status of a completion.
@@ -317,12 +317,9 @@ func (p *qp) completeRecv(wcs []uverbs.WC, e *cqe, v uint64) (n, found int) {
 	default:
 		wc.WRID = r.release()
 	}
-	switch status {
-	case 0:
+	if status == 0 {
 		p.decodeRecv(&wc, e, v)
-	case hwFlushed:
-		return 0, consumed
-	default:
+	} else {
 		wc.Status, wc.VendorErr = statusOf(recvStatuses[:], status), uint32(status)
 		p.flushRecvs()
 	}

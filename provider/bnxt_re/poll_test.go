@@ -114,3 +114,26 @@ func TestEndCompletesSends(t *testing.T) {
 		}
 	}
 }
+
+// A receive of an SRQ that the device flushes completes.
+func TestFlushedReceiveOfSRQ(t *testing.T) {
+	for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UD} {
+		kind := byte(typeRecvRC)
+		if typ == uverbs.UD {
+			kind = typeRecvUD
+		}
+		b := newBench(t, typ, false, true)
+		if _, err := b.srq.PostRecv([]uverbs.RecvWR{{WRID: 7}}); err != nil {
+			t.Fatal(err)
+		}
+		b.put(b.entry(kind, hwFlushed, 0, 0), 0)
+		want := uverbs.WC{WRID: 7, QPNum: benchQPN, Opcode: uverbs.WCRecv, Status: uverbs.WCWRFlushErr, VendorErr: hwFlushed}
+		if wc := b.expect(t, 1, nil)[0]; wc != want {
+			t.Errorf("completion %+v, want %+v", wc, want)
+		}
+		if n := b.srq.posted(); n != 0 {
+			t.Errorf("%d receives are outstanding", n)
+		}
+		b.qp.ctx.qps.remove(b.qp)
+	}
+}

@@ -8,5 +8,6 @@
 // The model knows what the kernel's bnxt_re-abi.h, the kernel's driver and the definitions of the device in rdma-core
 // say. It does not know what the firmware does where these are silent: a QP that enters ERR has one terminal
 // completion in each of its CQs, an event is sent when an armed CQ has completions beyond the consumer index of the
-// doorbell that armed it, and doorbells of a QP in ERR have no effect.
+// doorbell that armed it, and doorbells of a QP in ERR have no effect. Nor
+// does it know whether a device flushes receives of an SRQ: this one does not.
 package fakebnxt

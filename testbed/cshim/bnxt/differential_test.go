@@ -26,7 +26,8 @@ import (
 //   - The limit of an SRQ is told to the device at once in Go; in C with the next receive, and if the queue is empty,
 //     with any.
 //   - A completion of a datagram has the version of IP as its service level in C.
-//   - Receives of an SRQ whose completions are dropped with the QP, or that the device flushes, remain in use in C.
+//   - Receives of an SRQ whose completions are dropped with the QP remain in use in C. One that the device flushes
+//     completes in Go, as in the kernel's driver, and vanishes in C.
 //   - Completions that were not polled before a resize are returned in C even if the QP has been reset. After one to
 //     fewer entries, C may ring the doorbell within an entry that completes several requests.
 //   - libbnxt_re crashes when it polls the end of a QP with an SRQ.
