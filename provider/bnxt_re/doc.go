@@ -9,8 +9,8 @@
 // # What an adapter has
 //
 // QPs are of type RC or UD, with SRQs, and RC has all operations but those of memory windows, FLUSH
-// and ATOMIC_WRITE. Inline data has up to 96 bytes. SRQs cannot be resized. An adapter of
-// another generation is refused with [uverbs.ErrNotSupported].
+// and ATOMIC_WRITE: SEND_INV is not posted, but a peer's is reported. Inline data has up to 96 bytes.
+// SRQs cannot be resized. An adapter of another generation is refused with [uverbs.ErrNotSupported].
 //
 // In ERR the device completes nothing: it reports the end of the QP and which sends have completed
 // before, and Poll completes what is in the queues, and what is posted later, with

@@ -20,6 +20,7 @@ const (
 	typeMask  = 15
 	statusAt  = 8
 	withImm   = 1 << 17
+	withInv   = 1 << 18 // RC only
 	ofWrite   = 1 << 19
 	tagAt     = 32
 	tagMask   = 1<<20 - 1
@@ -331,11 +332,14 @@ func (p *qp) completeRecv(wcs []uverbs.WC, e *cqe, v uint64) (n, found int) {
 func (p *qp) decodeRecv(wc *uverbs.WC, e *cqe, v uint64) {
 	first := e[0]
 	wc.ByteLen = uint32(first)
-	if v&withImm != 0 {
+	switch {
+	case v&withImm != 0:
 		wc.Flags, wc.Imm = uverbs.WCWithImm, uint32(first>>32)
 		if v&ofWrite != 0 {
 			wc.Opcode = uverbs.WCRecvRDMAImm
 		}
+	case v&withInv != 0 && p.sq.typ == uverbs.RC:
+		wc.Flags, wc.Imm = uverbs.WCWithInv, uint32(first>>32)
 	}
 	if p.sq.typ == uverbs.UD {
 		wc.ByteLen &= udLengthMask

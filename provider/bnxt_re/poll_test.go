@@ -137,3 +137,23 @@ func TestFlushedReceiveOfSRQ(t *testing.T) {
 		b.qp.ctx.qps.remove(b.qp)
 	}
 }
+
+// A completion of RC says which key the peer has invalidated. The same bit has another meaning for UD.
+func TestInvalidatedKey(t *testing.T) {
+	for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UD} {
+		b := newBench(t, typ, false, false)
+		b.post(t)
+		kind := byte(typeRecvRC)
+		if typ == uverbs.UD {
+			kind = typeRecvUD
+		}
+		e := b.entry(kind, 0, 0, 0)
+		e[4], e[5], e[26] = 0x34, 0x12, withInv>>16
+		b.put(e, 0)
+		wc := b.expect(t, 1, nil)[0]
+		if key, ok := wc.InvalidatedRKey(); ok != (typ == uverbs.RC) || ok && key != 0x1234 || wc.Opcode != uverbs.WCRecv {
+			t.Errorf("%v: completion %+v", typ, wc)
+		}
+		b.qp.ctx.qps.remove(b.qp)
+	}
+}

@@ -25,6 +25,7 @@ import (
 //   - The upper 8 bits of a datagram's source QPN are those of the completion in Go; in C two of them.
 //   - The limit of an SRQ is told to the device at once in Go; in C with the next receive, and if the queue is empty,
 //     with any.
+//   - A completion has the key that the peer has invalidated in Go, as in the kernel's driver; in C none.
 //   - A completion of a datagram has the version of IP as its service level in C.
 //   - Receives of an SRQ whose completions are dropped with the QP remain in use in C. One that the device flushes
 //     completes in Go, as in the kernel's driver, and vanishes in C.

@@ -233,6 +233,9 @@ func (g *goSide) poll(n int) string {
 	for _, wc := range wcs[:n] {
 		s += fmt.Sprintf("; %d %d %d %d", wc.WRID, wc.Status, wc.VendorErr, wc.QPNum)
 		if wc.Status == uverbs.WCSuccess {
+			if _, inv := wc.InvalidatedRKey(); inv { // C does not say so
+				wc.Imm = 0
+			}
 			flags := number(wc.Flags&uverbs.WCGRH != 0) | 2*number(wc.Flags&uverbs.WCWithImm != 0)
 			s += fmt.Sprintf(" %d %d %d %d %d", wc.Opcode, wc.ByteLen, wc.SrcQP, wc.Imm, flags)
 		}
