@@ -81,7 +81,7 @@ type Inliner interface {
 	MaxInline() int
 }
 
-// A Limited is an [SRQ] whose provider tells the device the limit.
+// A Limited is an [SRQ] whose provider tells the device the limit of the create command.
 type Limited interface {
 	// SetLimit is called when Modify has set SRQAttr.Limit. It is serialised with PostRecv.
 	SetLimit(n int)

@@ -226,6 +226,40 @@ func TestSRQLimit(t *testing.T) {
 	})
 }
 
+// Modify raises one event, at once if fewer receives than the limit are posted.
+func TestSRQLimitOnce(t *testing.T) {
+	each(t, func(t *testing.T, cfg fakebnxt.Config) {
+		a := newPeer(t, fakebnxt.New(t, 1, cfg).Device(0), rc)
+		srq := must(a.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, MaxSGE: 1, Limit: 3}))(t)
+		other := must(a.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 7, MaxSGE: 1}))(t)
+		with := rc
+		with.SRQ, with.SendCQ, with.MaxRecvWR, with.MaxRecvSGE = srq, a.cq, 0, 0
+		q := must(a.pd.CreateQP(with))(t)
+		check(t, q.Connect(must(q.Endpoint())(t)))
+		for _, n := range []int{1, 5} { // fewer than the limit, and more
+			_, err := srq.PostRecv(make([]uverbs.RecvWR, n)...)
+			check(t, err)
+			if n == 1 {
+				check(t, srq.Modify(uverbs.SRQAttr{Limit: 2}, uverbs.SRQMaskLimit))
+			}
+		}
+		for range 6 {
+			_, err := q.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled})
+			check(t, err)
+		}
+		for range 12 {
+			a.poll(a.cq, 1)
+		}
+		check(t, other.Modify(uverbs.SRQAttr{Limit: 2}, uverbs.SRQMaskLimit))
+		for _, want := range []*uverbs.SRQ{srq, other} {
+			e := must(a.ctx.NextEvent(t.Context()))(t)
+			if e.Type != uverbs.EventSRQLimitReached || e.SRQ != want {
+				t.Errorf("event %+v, want one of %v", e, want)
+			}
+		}
+	})
+}
+
 // A doorbell waits while the device's queue of doorbells is full, and the kernel is notified before it overflows. A
 // doorbell does not wait for ever.
 func TestPacing(t *testing.T) {

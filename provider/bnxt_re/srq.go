@@ -20,8 +20,8 @@ type srq struct {
 	place  uint32 // of the next receive in the ring
 	epoch  uint32 // changes when place goes back to 0
 	maxSGE int
-	limit  uint32 // an event is wanted when fewer receives are left
-	armed  bool   // the device knows the limit, or there is none
+	limit  uint32 // of the create command: an event is wanted when fewer receives are left
+	armed  bool   // the device knows the limit or another one, or there is none
 
 	mu    sync.Mutex // of what follows
 	wrIDs []uint64   // by tag
@@ -133,7 +133,8 @@ func (s *srq) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 		}
 		if !s.armed && s.posted() > s.limit {
 			s.announce()
-			s.arm()
+			s.armed = true
+			s.ctx.bell.ring(armSRQ, s.number, s.limit, 0, s.toggle.value())
 			rung = n + 1
 		}
 	}
@@ -147,14 +148,6 @@ func (s *srq) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 // announce rings the doorbell.
 func (s *srq) announce() { s.ctx.bell.ring(ringSRQ, s.number, s.place, s.epoch, 0) }
 
-// arm tells the device the limit once there are more receives.
-func (s *srq) arm() {
-	if !s.armed && s.posted() > s.limit {
-		s.armed = true
-		s.ctx.bell.ring(armSRQ, s.number, s.limit, 0, s.toggle.value())
-	}
-}
-
 // Modify implements driver.SRQ.
 func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	if maxWR > 0 {
@@ -164,12 +157,9 @@ func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	return err
 }
 
-// SetLimit implements driver.Limited. The kernel's driver leaves it to the program to tell the device.
-func (s *srq) SetLimit(n int) {
-	s.limit, s.armed = uint32(n), n == 0
-	s.arm()
-	runtime.KeepAlive(s)
-}
+// SetLimit implements driver.Limited. The kernel's driver has told the device. It leaves only the limit of the create
+// command to the program.
+func (s *srq) SetLimit(int) { s.armed = true }
 
 // OnDrop implements driver.Dropper.
 func (s *srq) OnDrop(f func(wrID uint64)) { s.dropped = f }

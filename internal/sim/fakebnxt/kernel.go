@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/sim/devfile"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A Kernel handles the commands of one open file. It implements ioctl.Kernel and ioctl.Doorbells.
@@ -228,8 +229,8 @@ func (k *Kernel) invokeWrite(c ioctl.Call) error {
 		k.pollCQ(call.In[uapi.IbUverbsPollCq](c, uapi.UVERBS_ATTR_CORE_IN).CqHandle)
 	case uapi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		r := call.In[uapi.IbUverbsModifySrq](c, uapi.UVERBS_ATTR_CORE_IN)
-		if s := k.srqs[r.SrqHandle]; s != nil {
-			s.limit = r.SrqLimit
+		if s := k.srqs[r.SrqHandle]; s != nil && r.AttrMask&uint32(uverbs.SRQMaskLimit) != 0 {
+			s.setLimit(r.SrqLimit)
 		}
 	}
 	return nil

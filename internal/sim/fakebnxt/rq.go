@@ -124,7 +124,12 @@ func (s *srq) arm(d doorbell) {
 		s.kernel.problem("SRQ %d: a doorbell that arms after %d events has %d", s.number, s.toggle.count, d.toggle)
 		return
 	}
-	s.armed, s.limit = true, d.index
+	s.setLimit(d.index)
+}
+
+// setLimit requests an event when fewer receives are left. The kernel's driver does so in MODIFY_SRQ.
+func (s *srq) setLimit(n uint32) {
+	s.armed, s.limit = true, n
 	s.notify()
 }
 

@@ -22,7 +22,6 @@ type side interface {
 	poll(n int) string
 	arm(solicited bool) string
 	event() string
-	limit(n int) string
 	reset(psn uint32) string
 	resize(n int) string
 }
@@ -106,7 +105,6 @@ func (c *cSide) recv(list []uverbs.RecvWR) string {
 func (c *cSide) poll(n int) string         { return c.Do("poll %d", n) }
 func (c *cSide) arm(solicited bool) string { return c.Do("arm %d", number(solicited)) }
 func (c *cSide) event() string             { return c.Do("event") }
-func (c *cSide) limit(n int) string        { return c.Do("limit %d", n) }
 func (c *cSide) reset(psn uint32) string   { return c.Do("reset %d", psn) }
 func (c *cSide) resize(n int) string       { return c.Do("resize %d", n) }
 
@@ -256,13 +254,6 @@ func (g *goSide) event() string {
 		return err.Error()
 	}
 	return "event"
-}
-
-func (g *goSide) limit(n int) string {
-	if err := g.srq.Modify(uverbs.SRQAttr{Limit: n}, uverbs.SRQMaskLimit); err != nil {
-		return err.Error()
-	}
-	return "limit 0"
 }
 
 func (g *goSide) resize(n int) string {

@@ -204,13 +204,6 @@ static void event(void)
 	printf("event\n");
 }
 
-static void limit(unsigned n)
-{
-	struct ibv_srq_attr attr = {.srq_limit = n};
-
-	printf("limit %d\n", ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
-}
-
 int main(int argc, char **argv)
 {
 	char line[4096], step[16];
@@ -238,8 +231,6 @@ int main(int argc, char **argv)
 			printf("armed %d\n", ibv_req_notify_cq(cq, atoi(line + used)));
 		else if (!strcmp(step, "event"))
 			event();
-		else if (!strcmp(step, "limit"))
-			limit(atoi(line + used));
 		else if (!strcmp(step, "resize")) {
 			i = ibv_resize_cq(cq, atoi(line + used));
 			printf("resized %d\n", i == -ENOMEM ? 0 : i); // the ring has the size already
