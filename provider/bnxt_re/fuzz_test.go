@@ -145,7 +145,7 @@ func FuzzPoll(f *testing.F) {
 		s, r = b.entry(typeTerm, 0, i, 0), b.entry(typeSend, 0, 2, 0)
 		ended = append(append(ended, s[:]...), r[:]...)
 	}
-	for mode := range uint8(8) {
+	for mode := range uint8(16) {
 		f.Add(ok, mode)
 		f.Add(failed, mode)
 		f.Add(ended, mode)

@@ -157,3 +157,119 @@ func TestInvalidatedKey(t *testing.T) {
 		b.qp.ctx.qps.remove(b.qp)
 	}
 }
+
+// Completions that name no outstanding request, or no QP, are dropped.
+func TestCompletionOfNone(t *testing.T) {
+	for name, e := range map[string]func(b *bench) [entrySize]byte{
+		"index beyond what was posted": func(b *bench) [entrySize]byte { return b.entry(typeSend, 0, benchSends+3, 0) },
+		"receive out of order":         func(b *bench) [entrySize]byte { return b.entry(typeRecvRC, 0, 0, 3) },
+		"QP whose index is used again": func(b *bench) [entrySize]byte {
+			e := b.entry(typeSend, 0, 2, 0)
+			old := b.qp.handle
+			b.qp.ctx.qps.remove(b.qp)
+			if err := b.qp.ctx.qps.add(b.qp); err != nil || uint32(b.qp.handle) != uint32(old) {
+				t.Fatalf("handle %#x after %#x: %v", b.qp.handle, old, err)
+			}
+			return e
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, uverbs.RC, false, false)
+			b.post(t)
+			b.put(e(b), 0)
+			b.expect(t, 0, errCompletion)
+			if s, r := b.qp.SendsOutstanding(), b.qp.RecvsOutstanding(); s != benchSends || r != benchRecvs {
+				t.Errorf("%d sends and %d receives are outstanding", s, r)
+			}
+			b.qp.ctx.qps.remove(b.qp)
+		})
+	}
+}
+
+// A QP that is closed while Poll flushes it has no completions any more.
+func TestPurgeOfFlushing(t *testing.T) {
+	b := newBench(t, uverbs.RC, false, false)
+	b.post(t)
+	b.put(b.entry(typeTerm, 0, 0, 0), 0)
+	if n, err := b.cq.Poll(make([]uverbs.WC, 1)); n != 1 || err != nil {
+		t.Fatalf("Poll: %d, %v", n, err)
+	}
+	b.cq.Purge(b.qp)
+	b.expect(t, 0, nil)
+	b.qp.ctx.qps.remove(b.qp)
+}
+
+// The source QPN of a datagram has 24 bits, and its length 14.
+func TestUDFields(t *testing.T) {
+	b := newBench(t, uverbs.UD, false, false)
+	b.post(t)
+	e := b.entry(typeRecvUD, 0, 0, 0)
+	e[0], e[1], e[2], e[3] = 0x10, 0xff, 0xff, 0xff
+	e[22], e[23], e[31] = 0x34, 0x12, 0xa5
+	b.put(e, 0)
+	if wc := b.expect(t, 1, nil)[0]; wc.SrcQP != 0xa51234 || wc.ByteLen != 0x3f10 {
+		t.Errorf("SrcQP %#x, ByteLen %#x", wc.SrcQP, wc.ByteLen)
+	}
+	b.qp.ctx.qps.remove(b.qp)
+}
+
+// The end of a QP, which may be in one of its CQs only, wakes who waits for the other one, and what is posted later
+// wakes who waits for its completion.
+func TestEndWakes(t *testing.T) {
+	b := newBench(t, uverbs.RC, false, false)
+	var sends, recvs int
+	b.cq.wake = func() { sends++ }
+	b.qp.rq.cq = &cq{ctx: b.ctx, wake: func() { recvs++ }}
+	b.put(b.entry(typeTerm, 0, noIndex, 0), 0)
+	for i, step := range []func(){
+		func() { b.expect(t, 0, nil) },
+		func() {
+			if _, err := b.qp.PostRecv([]uverbs.RecvWR{{}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() { b.sends(t, 1) },
+	} {
+		sends, recvs = 0, 0
+		step()
+		if want := [][2]int{{0, 1}, {0, 1}, {1, 0}}[i]; want != [2]int{sends, recvs} {
+			t.Errorf("step %d: the CQs of sends and receives were woken %d and %d times, want %v", i, sends, recvs, want)
+		}
+	}
+	b.qp.ctx.qps.remove(b.qp)
+}
+
+// An endless device writes an entry without completions for each that a doorbell releases.
+type endless struct {
+	cq    *cq
+	bells int
+}
+
+// Doorbell implements ioctl.Doorbells. It gives up so that the test ends.
+func (d *endless) Doorbell(uint32, uint32, []byte) {
+	if d.bells++; d.bells > 10 {
+		return
+	}
+	for i := range d.cq.ring {
+		phase := d.cq.phase
+		if uint32(i) < d.cq.head {
+			phase ^= 1
+		}
+		d.cq.ring[i] = cqe{3: phase}
+	}
+}
+
+// Poll ends if a device writes entries for ever.
+func TestEndlessEntries(t *testing.T) {
+	b := newBench(t, uverbs.RC, false, false)
+	d := &endless{cq: b.cq}
+	b.ctx.bell.bells = d
+	for i := range b.cq.ring {
+		b.cq.ring[i] = cqe{3: 1}
+	}
+	b.expect(t, 0, nil)
+	if d.bells == 0 || d.bells > 3 {
+		t.Errorf("Poll rang the doorbell %d times", d.bells)
+	}
+	b.qp.ctx.qps.remove(b.qp)
+}
