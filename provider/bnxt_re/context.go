@@ -79,7 +79,7 @@ func (c *deviceContext) check() error {
 	switch {
 	case !flag(uapi.BNXT_RE_UCNTX_CMASK_HAVE_CCTX) || !chips[chip]:
 		return notSupported("open", fmt.Sprintf("this library supports Broadcom adapters of the generations P5 and P7 "+
-			"(BCM575xx, BCM576xx, BCM588xx), and this one is another: chip %#x", chip))
+			"(BCM57502, BCM57504, BCM57508, BCM57608, BCM58818), and this one is another: chip %#x", chip))
 	case l.CqeSz != entrySize:
 		return badABI("open", "entries of CQs with %d bytes", l.CqeSz)
 	case l.PgSize != uint32(unix.Getpagesize()):

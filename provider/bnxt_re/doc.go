@@ -1,5 +1,5 @@
 // Package bnxt_re is the provider for Broadcom's NetXtreme-E adapters of the generations P5 and P7
-// (Thor and Thor 2: BCM575xx, BCM576xx and BCM588xx). Import it for its side effect:
+// (Thor and Thor 2: BCM57502, BCM57504, BCM57508, BCM57608 and BCM58818). Import it for its side effect:
 //
 //	import _ "github.com/goverbs/goverbs/provider/bnxt_re"
 //

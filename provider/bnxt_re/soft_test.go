@@ -282,11 +282,13 @@ func TestPacing(t *testing.T) {
 
 // Adapters and objects that this package does not support are refused with a typed error.
 func TestRefused(t *testing.T) {
-	cfg := fakebnxt.P5
-	cfg.Chip = fakebnxt.Stratus
-	if _, err := uverbs.Open(fakebnxt.New(t, 1, cfg).Device(0).Name()); !errors.Is(err, uverbs.ErrNotSupported) ||
-		!strings.Contains(err.Error(), "P5 and P7") {
-		t.Errorf("Open of another generation: %v", err)
+	for _, chip := range []uint32{fakebnxt.Stratus, fakebnxt.Stingray} {
+		cfg := fakebnxt.P5
+		cfg.Chip = chip
+		if _, err := uverbs.Open(fakebnxt.New(t, 1, cfg).Device(0).Name()); !errors.Is(err, uverbs.ErrNotSupported) ||
+			!strings.Contains(err.Error(), "P5 and P7 (BCM57502, BCM57504, BCM57508, BCM57608, BCM58818)") {
+			t.Errorf("Open of chip %#x of another generation: %v", chip, err)
+		}
 	}
 	a := newPeer(t, fakebnxt.New(t, 1, fakebnxt.P5).Device(0), rc)
 	for name, c := range map[string]struct {

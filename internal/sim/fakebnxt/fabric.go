@@ -24,9 +24,10 @@ import (
 
 // Numbers of chips.
 const (
-	Stratus = 0x16d7 // generation P4
-	Thor    = 0x1750 // generation P5
-	Thor2   = 0x1760 // generation P7
+	Stratus  = 0x16d7 // generation P4
+	Stingray = 0xd802 // generation P4: BCM58802
+	Thor     = 0x1750 // generation P5
+	Thor2    = 0x1760 // generation P7
 )
 
 // A Config describes the devices of a fabric.
