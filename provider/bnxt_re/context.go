@@ -84,7 +84,7 @@ func (c *deviceContext) check() error {
 		return badABI("open", "entries of CQs with %d bytes", l.CqeSz)
 	case l.PgSize != uint32(unix.Getpagesize()):
 		return badABI("open", "pages of %d bytes", l.PgSize)
-	case l.MaxCqd < 1 || l.MaxCqd >= 1<<23:
+	case l.MaxCqd < 1 || l.MaxCqd > indexMask: // a ring has one entry more
 		return badABI("open", "CQs of %d entries", l.MaxCqd)
 	}
 	c.variable = flag(uapi.BNXT_RE_UCNTX_CMASK_HAVE_MODE) && l.Mode == uapi.BNXT_QPLIB_WQE_MODE_VARIABLE

@@ -25,11 +25,12 @@ type doorbell struct {
 
 // The fields of the register.
 const (
-	epochAt  = 24
-	toggleAt = 25
-	numberAt = 32
-	valid    = 1 << 58
-	kindAt   = 60
+	indexMask = 1<<24 - 1
+	epochAt   = 24
+	toggleAt  = 25
+	numberAt  = 32
+	valid     = 1 << 58
+	kindAt    = 60
 
 	numberMask = 1<<20 - 1
 )
