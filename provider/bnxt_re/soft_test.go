@@ -307,6 +307,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: CreateQP: %v, want %v", name, err, c.want)
 		}
 	}
+	if _, err := a.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 4096}); !errors.Is(err, uverbs.ErrInvalid) ||
+		!strings.Contains(err.Error(), "the device supports up to 4095") {
+		t.Errorf("CreateSRQ: %v", err)
+	}
+	check(t, must(a.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 4095}))(t).Close())
 	srq := must(a.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1}))(t)
 	if err := srq.Modify(uverbs.SRQAttr{MaxWR: 7}, uverbs.SRQMaskMaxWR); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("resize an SRQ: %v", err)

@@ -41,11 +41,12 @@ type srq struct {
 func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) (provider.SRQ, driver.Reply, error) {
 	const op = "create SRQ"
 	var reply driver.Reply
-	switch maxSGE := min(int(c.attr.MaxSrqSge), fixedSGEs); {
+	most, maxSGE := max(int(c.attr.MaxSrqWr), 1)-1, min(int(c.attr.MaxSrqSge), fixedSGEs) // the driver refuses MaxSrqWr
+	switch {
 	case cfg.XRC:
 		return nil, reply, notSupported(op, "the device has no XRC: leave XRCD out")
-	case cfg.MaxWR > int(c.attr.MaxSrqWr):
-		return nil, reply, limit(op, "MaxWR", cfg.MaxWR, int(c.attr.MaxSrqWr))
+	case cfg.MaxWR > most:
+		return nil, reply, limit(op, "MaxWR", cfg.MaxWR, most)
 	case cfg.MaxSGE > maxSGE:
 		return nil, reply, limit(op, "MaxSGE", cfg.MaxSGE, maxSGE)
 	}

@@ -230,6 +230,9 @@ func (k *Kernel) createSRQ(c ioctl.Call) error {
 	n := uint32(call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_WR))
 	k.dev.record("create SRQ of %d receives of %d SGEs, limit %d", n, call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
 		call.Num(c, uapi.UVERBS_ATTR_CREATE_SRQ_LIMIT))
+	if n >= maxWR {
+		return unix.EINVAL
+	}
 	s := &srq{kernel: k, handle: call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_HANDLE), number: k.dev.number("SRQ"),
 		pd: k.pds[call.Handle(c, uapi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)]}
 	s.ring = recvRing{memory: k.memory, addr: u.Srqva, depth: k.depth(n+1, maxWR+1), slots: headSlots + maxSRQSGE}
