@@ -67,12 +67,13 @@ func (c *deviceContext) mapDoorbell() (err error) {
 		return kernelError(op, err)
 	}
 	page := unix.Getpagesize()
-	m, err := provider.Map(c.dev, int64(dbr), page)
-	if err == nil {
-		c.bell = doorbell{at: &wordsOf(m, 0, 1)[0], mem: m, bells: c.dev.Doorbells(), page: uint32(dbr / uint64(page))}
-	}
-	if err != nil {
+	var m *provider.Mapping
+	if dbr == 0 { // the page shared with the kernel
+		err = badABI(op, "a doorbell page at offset 0")
+	} else if m, err = provider.Map(c.dev, int64(dbr), page); err != nil {
 		err = kernelError(op, err)
+	} else {
+		c.bell = doorbell{at: &wordsOf(m, 0, 1)[0], mem: m, bells: c.dev.Doorbells(), page: uint32(dbr / uint64(page))}
 	}
 	return errors.Join(err, c.destroy(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY,
 		uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd))

@@ -290,6 +290,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("Open of chip %#x of another generation: %v", chip, err)
 		}
 	}
+	noBell := fakebnxt.P5
+	noBell.NoBell = true
+	if _, err := uverbs.Open(fakebnxt.New(t, 1, noBell).Device(0).Name()); !errors.Is(err, uverbs.ErrABI) {
+		t.Errorf("Open without a doorbell page: %v", err)
+	}
 	a := newPeer(t, fakebnxt.New(t, 1, fakebnxt.P5).Device(0), rc)
 	for name, c := range map[string]struct {
 		change func(*uverbs.QPConfig)

@@ -39,6 +39,7 @@ type Config struct {
 	Pacing   bool // doorbells wait while the device's queue of doorbells is full: see SetDoorbells
 	NoCutOff bool // a ring that a CQ leaves has no entry that says so
 	Toggle   bool // doorbells that arm a CQ or an SRQ have a counter of its events
+	NoBell   bool // the reply to ALLOC_PD has no doorbell page
 	Strict   bool // mistakes of programs of other processes fail the test, too
 	// Record, if not nil, gets what the programs of a device write to its queues and registers. Then
 	// the device executes nothing, and the methods of [Device] write completions.

@@ -243,7 +243,11 @@ func (k *Kernel) allocPD(c ioctl.Call) {
 	if k.bell == 0 {
 		k.bell = k.file.NewBell(k.ring)
 	}
-	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.BnxtRePdResp{Pdid: n, Dpi: 1, Dbr: k.bell})
+	r := uapi.BnxtRePdResp{Pdid: n, Dpi: 1, Dbr: k.bell}
+	if k.dev.fabric.cfg.NoBell {
+		r.Dbr = 0
+	}
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
 }
 
 // destroyer returns the function that destroys the device's part of an object, or nil.
