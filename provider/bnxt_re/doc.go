@@ -29,6 +29,9 @@
 // by a table of PSNs, by which the device finds a request that it must send again: by request, or by
 // message if the device says so.
 //
+// After RESET, the table by message and the epochs of doorbells go on where they were, as in libbnxt_re.
+// What an adapter expects is not known: create another QP instead.
+//
 // All queues share one register of 8 bytes, on a page that a Context maps. A doorbell has the number
 // of the queue, the index of the next request, and a bit that changes whenever the index begins
 // again. CQs have twice the entries that were asked for, and their doorbell is rung when half of them
