@@ -3,6 +3,7 @@ package bnxt_re
 import (
 	"errors"
 	"math/bits"
+	"sort"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/driver"
@@ -137,20 +138,38 @@ func (c *deviceContext) slotsOfSQ(cfg *uverbs.QPConfig, n int) int {
 // maxRequests bounds the numbers of requests, of which completions have 16 bits.
 const maxRequests = 1 << 16
 
+// sizeOfSQ returns the modulus of the numbers of requests, and the slots, of a send queue with room for n.
+func (c *deviceContext) sizeOfSQ(cfg *uverbs.QPConfig, n int) (size, slots int) {
+	size = c.depth(n+1+reserved, int(c.attr.MaxQpWr)+1+reserved)
+	slots = c.slotsOfSQ(cfg, size)
+	if c.variable {
+		size = slots
+	}
+	return size, slots
+}
+
+// tooManySends returns the error of a send queue whose size exceeds maxRequests.
+func (c *deviceContext) tooManySends(op string, cfg *uverbs.QPConfig) error {
+	most := sort.Search(cfg.MaxSendWR, func(n int) bool {
+		size, _ := c.sizeOfSQ(cfg, n+1)
+		return size > maxRequests
+	})
+	field := "MaxSendWR"
+	if c.variable {
+		field = "with this MaxSendSGE and MaxInline, MaxSendWR"
+	}
+	return limit(op, field, cfg.MaxSendWR, most)
+}
+
 // allocate allocates the memory of the queues. The kernel pins as much for the table of PSNs as a table by request
 // needs, even if it is by message.
 func (q *qp) allocate(cfg *uverbs.QPConfig, memory driver.Memory) (err error) {
 	const op = "create QP"
 	c, s, r := q.ctx, &q.sq, &q.rq
-	most := int(c.attr.MaxQpWr)
-	size := c.depth(cfg.MaxSendWR+1+reserved, most+1+reserved)
-	slots := c.slotsOfSQ(cfg, size)
+	size, slots := c.sizeOfSQ(cfg, cfg.MaxSendWR)
 	s.fixed, s.room, r.room = !c.variable, uint32(cfg.MaxSendWR), uint32(cfg.MaxRecvWR)
-	if c.variable {
-		size = slots
-	}
 	if size > maxRequests {
-		return limit(op, "MaxSendWR", cfg.MaxSendWR, cfg.MaxSendWR*maxRequests/size)
+		return c.tooManySends(op, cfg)
 	}
 	entries := size
 	if c.msn {
@@ -169,7 +188,7 @@ func (q *qp) allocate(cfg *uverbs.QPConfig, memory driver.Memory) (err error) {
 	if q.srq != nil {
 		return nil
 	}
-	r.size, r.stride = uint32(c.depth(cfg.MaxRecvWR+1, most+1)), fixedSlots
+	r.size, r.stride = uint32(c.depth(cfg.MaxRecvWR+1, int(c.attr.MaxQpWr)+1)), fixedSlots
 	if c.variable {
 		r.stride = headSlots + uint32(max(cfg.MaxRecvSGE, 1))
 	}
