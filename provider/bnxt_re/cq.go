@@ -88,7 +88,7 @@ func (q *cq) Arm(solicitedOnly bool, _ uint32) error {
 	}
 	kind := uint64(armCQ)
 	if solicitedOnly {
-		kind = armCQLater
+		kind = armSolicited
 	}
 	q.ctx.bell.ring(kind, q.number, q.head, q.epoch, q.toggle.value())
 	runtime.KeepAlive(q)

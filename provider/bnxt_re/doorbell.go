@@ -37,14 +37,14 @@ const (
 
 // Kinds of doorbells.
 const (
-	ringSQ     = 0
-	ringRQ     = 1
-	ringSRQ    = 2
-	armSRQ     = 3
-	ringCQ     = 4
-	armCQ      = 6
-	armCQLater = 5 // for solicited completions only
-	ackCutOff  = 9 // of a CQ's old ring
+	ringSQ       = 0
+	ringRQ       = 1
+	ringSRQ      = 2
+	armSRQ       = 3
+	ringCQ       = 4
+	armCQ        = 6
+	armSolicited = 5 // for solicited completions only
+	ackCutOff    = 9 // of a CQ's old ring
 )
 
 // ring stores to the register.

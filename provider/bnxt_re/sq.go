@@ -66,15 +66,15 @@ type note struct {
 
 // A request is what is known of the request at next.
 type request struct {
-	op    *operation
-	code  uverbs.Opcode
-	wrID  uint64
-	flags uint64 // and immediate data, or the key of an atomic
-	first uint64 // the remote address of an atomic, or the Q_Key
-	total uint64 // bytes
-	sges  int
-	data  uint32 // slots of inline data
-	to    error  // why it has no destination
+	op     *operation
+	code   uverbs.Opcode
+	wrID   uint64
+	flags  uint64 // and immediate data, or the key of an atomic
+	first  uint64 // the remote address of an atomic, or the Q_Key
+	total  uint64 // bytes
+	sges   int
+	data   uint32 // slots of inline data
+	noDest error  // why it has no destination
 }
 
 // start begins a request.
@@ -100,7 +100,7 @@ func (s *sendQueue) start(code uverbs.Opcode, f uverbs.SendFlags, wrID, raddr ui
 	case o.traits&driver.OpRemote != 0:
 		*second = slotWords{raddr, uint64(rkey)}
 	case s.typ == uverbs.UD:
-		s.cur.to = uverbs.ErrNoAH
+		s.cur.noDest = uverbs.ErrNoAH
 	}
 	if o.traits&driver.OpImm != 0 {
 		s.cur.flags |= uint64(imm) << immAt
@@ -161,7 +161,7 @@ func (s *sendQueue) address(ah *driver.AH, qpn, qkey uint32) error {
 		return uverbs.ErrQPType
 	}
 	s.slot(1)[0] = uint64(qpn) | av[0]<<32
-	s.cur.first, s.cur.to = uint64(qkey)<<32, nil
+	s.cur.first, s.cur.noDest = uint64(qkey)<<32, nil
 	return nil
 }
 
@@ -179,8 +179,8 @@ func (s *sendQueue) tooLong() error {
 // check returns the error of a request that is not complete.
 func (s *sendQueue) check() error {
 	switch r := &s.cur; {
-	case r.to != nil:
-		return r.to
+	case r.noDest != nil:
+		return r.noDest
 	case r.op.traits&driver.OpOperands != 0 && r.total != 8:
 		return uverbs.ErrAtomicSize
 	case r.op.traits&driver.OpOperands != 0 && r.sges != 1:

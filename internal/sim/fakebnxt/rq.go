@@ -22,7 +22,7 @@ type recvRing struct {
 	epoch  uint32 // of the last doorbell
 	begun  bool   // there was a doorbell in this life of the queue
 
-	recorded []uint32 // tags of the receives that a device which only records has read
+	recorded []uint32 // tags of the receives that have been read for Record and have not completed
 }
 
 func (r *recvRing) reset() { r.next, r.known, r.begun, r.recorded = 0, 0, false, nil }
