@@ -48,7 +48,8 @@ func TestLargestSendQueue(t *testing.T) {
 		"P7":              {true, false, uverbs.QPConfig{MaxSendSGE: 13}, 65536/15 - 129},
 		"P7, inline data": {true, false, uverbs.QPConfig{MaxSendSGE: 1, MaxInline: 96}, 65536/8 - 129},
 	} {
-		d := &deviceContext{variable: c.variable, pow2: c.pow2, attr: uapi.IbUverbsQueryDeviceResp{MaxQpWr: 65535, MaxSge: 13}}
+		d := &deviceContext{variable: c.variable, pow2: c.pow2}
+		d.attr.MaxQpWr, d.attr.MaxSge = 65535, 13
 		c.cfg.Type, c.cfg.MaxSendWR = uverbs.RC, 65535
 		_, _, err := d.CreateQP(&c.cfg, provider.QPEnv{}, nil)
 		if !errors.Is(err, uverbs.ErrInvalid) ||
