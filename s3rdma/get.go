@@ -172,15 +172,15 @@ func (d *download) declined(p *part) (*http.Response, error) {
 	if p.resp == nil {
 		return d.t.base().RoundTrip(d.r)
 	}
-	if d.answers(p.resp) {
+	if d.complete(p.resp) {
 		return p.resp, nil
 	}
 	discard(p.resp)
 	return d.t.base().RoundTrip(d.r)
 }
 
-// answers reports whether the response to the request for a part is that of the caller's request.
-func (d *download) answers(resp *http.Response) bool {
+// complete reports whether the response to the request for a part can be returned for the request of the caller.
+func (d *download) complete(resp *http.Response) bool {
 	if resp.Header.Get(headerReply) != "" && resp.Header.Get(headerReply) != declined {
 		return false // the data is lost
 	}

@@ -10,6 +10,7 @@ import (
 // not sleep. The goroutine may run elsewhere a moment later.
 func CPUNode() int {
 	var node uint32
+	// Raw, since getcpu cannot sleep: the kernel only copies two numbers.
 	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, 0, uintptr(unsafe.Pointer(&node)), 0); errno != 0 {
 		return -1
 	}
