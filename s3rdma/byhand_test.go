@@ -68,7 +68,7 @@ func (v *verbs) move(op uverbs.Opcode, token string) int {
 func TestClientByHand(t *testing.T) {
 	r := newRig(t, s3rdma.DC, unsigned)
 	data := randomBytes(1 << 20)
-	r.client.Run(func() {
+	r.onClient(func() {
 		v := newVerbs(r, len(data))
 		token := v.token()
 		send := func(method string) *http.Response {
@@ -127,9 +127,9 @@ func (s *serverByHand) RoundTrip(q *http.Request) (*http.Response, error) {
 func TestServerByHand(t *testing.T) {
 	s := &serverByHand{}
 	r := newRig(t, s3rdma.DC)
-	r.server.Run(func() { s.v = newVerbs(r, 1<<20) })
+	r.onServer(func() { s.v = newVerbs(r, 1<<20) })
 	data := randomBytes(1 << 20)
-	r.client.Run(func() {
+	r.onClient(func() {
 		transport := &s3rdma.Transport{Base: s, Device: r.transport.Device, AcceptETag: true, Observe: r.got.add}
 		defer func() { check(t, transport.Close()) }()
 		for _, method := range []string{http.MethodPut, http.MethodGet} {

@@ -184,7 +184,7 @@ func TestUnknowing(t *testing.T) {
 	o = minio.PutObjectOptions{}
 	o.SetMatchETagExcept("*")
 	must(r.put("new", data, o))(t)
-	r.client.Run(func() {
+	r.onClient(func() {
 		_, err := r.minio.PutObject(ctx, bucket, "canceled", bytes.NewReader(data), 2000, minio.PutObjectOptions{})
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -344,7 +344,7 @@ func TestStale(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusPartialContent)
 	})
-	r.client.Run(func() {
+	r.onClient(func() {
 		q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/b", nil))(t)
 		q.Header.Set("Range", "bytes=0-15999") // the length of the spare buffer
 		resp := must(r.transport.RoundTrip(q))(t)
@@ -406,7 +406,7 @@ func (r *rig) canceled(request func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	r.client.Run(func() { go func() { ended <- request(ctx) }() })
+	r.onClient(func() { go func() { ended <- request(ctx) }() })
 	r.underway()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -664,7 +664,7 @@ func TestRepeated(t *testing.T) {
 	for _, b := range spare {
 		fill(b[:cap(b)])
 	}
-	r.server.Run(func() { r.handler.ServeHTTP(&recorder{header: http.Header{}}, first.Load()) })
+	r.onServer(func() { r.handler.ServeHTTP(&recorder{header: http.Header{}}, first.Load()) })
 	for _, b := range spare {
 		for i, v := range b[:cap(b)] {
 			if v != 0xa5 {

@@ -42,7 +42,7 @@ func page(write func(w http.ResponseWriter, data []byte), data []byte) func(*rig
 // open requests an object without minio-go.
 func (r *rig) open(path string) (resp *http.Response, err error) {
 	r.Helper()
-	r.client.Run(func() {
+	r.onClient(func() {
 		resp, err = r.transport.RoundTrip(must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+path, nil))(r))
 	})
 	return resp, err
@@ -357,7 +357,7 @@ func TestChanged(t *testing.T) {
 	forms(t, func(r *rig) {
 		one, two := randomBytes(300_000), make([]byte, 300_000)
 		must(r.put("a", one, minio.PutObjectOptions{}))(r)
-		r.client.Run(func() {
+		r.onClient(func() {
 			o := must(r.minio.GetObject(r.ctx, bucket, "a", minio.GetObjectOptions{}))(r)
 			defer o.Close()
 			must(io.ReadFull(o, make([]byte, 10)))(r)
@@ -499,7 +499,7 @@ func TestLongBody(t *testing.T) {
 		} {
 			q := must(http.NewRequestWithContext(r.ctx, http.MethodPut, r.url+"/"+bucket+"/a", io.NopCloser(body)))(r)
 			q.ContentLength = 5
-			r.client.Run(func() {
+			r.onClient(func() {
 				resp, err := r.transport.RoundTrip(q)
 				if err == nil {
 					resp.Body.Close()
@@ -579,7 +579,7 @@ func TestDate(t *testing.T) {
 	q.Header.Set("X-Amz-Date", want.Format(format))
 	q.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+accessKey+"/20261128/r/s3/aws4_request, "+
 		"SignedHeaders=host;x-amz-date, Signature=00")
-	r.client.Run(func() { must(r.transport.RoundTrip(q))(t).Body.Close() })
+	r.onClient(func() { must(r.transport.RoundTrip(q))(t).Body.Close() })
 	if got, err := time.Parse(format, date); err != nil || got.Sub(want).Abs() > time.Hour {
 		t.Errorf("%s, want about %s (%v)", date, want.Format(format), err)
 	}
@@ -591,7 +591,7 @@ func TestSmallMemory(t *testing.T) {
 	data := randomBytes(1 << 20)
 	must(r.put("a", data, minio.PutObjectOptions{}))(t)
 	r.got.take()
-	r.client.Run(func() {
+	r.onClient(func() {
 		var open []*http.Response
 		for range 4 {
 			q := must(http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+"/"+bucket+"/a", nil))(t)

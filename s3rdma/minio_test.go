@@ -117,7 +117,7 @@ func TestSeek(t *testing.T) {
 		data := randomBytes(3 << 20)
 		_, err := r.put("a", data, minio.PutObjectOptions{})
 		check(r, err)
-		r.client.Run(func() {
+		r.onClient(func() {
 			o := must(r.minio.GetObject(r.ctx, bucket, "a", minio.GetObjectOptions{}))(r)
 			defer o.Close()
 			b := make([]byte, 1000)
@@ -214,7 +214,7 @@ func TestMetadata(t *testing.T) {
 		if n, _ := r.got.byRDMA(); (n == 0) != (r.service == s3rdma.RC) {
 			r.Errorf("%d bytes by RDMA", n)
 		}
-		r.client.Run(func() {
+		r.onClient(func() {
 			o := must(r.minio.GetObject(r.ctx, bucket, "a", minio.GetObjectOptions{}))(r)
 			defer o.Close()
 			if info := must(o.Stat())(r); info.ContentType != "text/plain" || info.Size != 1000 || info.ETag == "" {
@@ -233,7 +233,7 @@ func TestErrors(t *testing.T) {
 		if _, err := r.get(r.ctx, "none", minio.GetObjectOptions{}); minio.ToErrorResponse(err).Code != "NoSuchKey" {
 			r.Errorf("an object that does not exist: %v", err)
 		}
-		r.client.Run(func() {
+		r.onClient(func() {
 			_, err := r.minio.PutObject(r.ctx, "nowhere", "a", strings.NewReader("x"), 1, minio.PutObjectOptions{})
 			if minio.ToErrorResponse(err).Code != "NoSuchBucket" {
 				r.Errorf("a bucket that does not exist: %v", err)

@@ -39,14 +39,16 @@ const (
 	secretKey = "the-secret-key"
 )
 
-// A rig is an S3 server, which checks signatures and checksums, and a client on two machines. HTTP travels over the
-// loopback interface.
+// A rig is an S3 server, which checks signatures and checksums, and a client on two machines, or on the device of this
+// machine. HTTP travels over the loopback interface.
 type rig struct {
 	testing.TB
 	service        s3rdma.Service
 	tls            bool
-	net            *verbstest.Network
+	net            *verbstest.Network // nil: a real device
 	server, client *verbstest.Machine
+	onServer       func(func()) // runs a function on the machine
+	onClient       func(func())
 	plain          http.Handler // a store that does not check signatures
 	handler        *s3rdma.Handler
 	front          atomic.Pointer[http.HandlerFunc] // what the server serves: handler
@@ -106,14 +108,19 @@ func newRig(t testing.TB, service s3rdma.Service, changes ...func(*rig)) *rig {
 	return newRigOn(t, verbstest.NewNetwork(t), service, changes...)
 }
 
+// newRigOn is newRig with machines of a network. If n is nil, it uses the device of this machine.
 func newRigOn(t testing.TB, n *verbstest.Network, service s3rdma.Service, changes ...func(*rig)) *rig {
 	t.Helper()
-	r := &rig{TB: t, service: service, net: n, base: &http.Transport{}}
-	r.server, r.client = r.net.Machine(), r.net.Machine()
+	here := func(f func()) { f() }
+	r := &rig{TB: t, service: service, net: n, base: &http.Transport{}, onServer: here, onClient: here}
+	if n != nil {
+		r.server, r.client = n.Machine(), n.Machine()
+		r.onServer, r.onClient = r.server.Run, r.client.Run
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	r.ctx = ctx
-	r.server.Run(r.serve)
-	r.client.Run(r.connect)
+	r.onServer(r.serve)
+	r.onClient(r.connect)
 	for _, change := range changes {
 		change(r)
 	}
@@ -190,7 +197,7 @@ func (r *rig) newMinio(trailers bool) *minio.Client {
 func (r *rig) put(name string, data []byte, o minio.PutObjectOptions) (minio.UploadInfo, error) {
 	var info minio.UploadInfo
 	var err error
-	r.client.Run(func() {
+	r.onClient(func() {
 		info, err = r.minio.PutObject(r.ctx, bucket, name, bytes.NewReader(data), int64(len(data)), o)
 	})
 	return info, err
@@ -198,7 +205,7 @@ func (r *rig) put(name string, data []byte, o minio.PutObjectOptions) (minio.Upl
 
 // get reads an object with minio-go.
 func (r *rig) get(ctx context.Context, name string, o minio.GetObjectOptions) (data []byte, err error) {
-	r.client.Run(func() {
+	r.onClient(func() {
 		var object *minio.Object
 		if object, err = r.minio.GetObject(ctx, bucket, name, o); err != nil {
 			return

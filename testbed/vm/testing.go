@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,13 +51,14 @@ func (c Config) bed(ctx context.Context) (*bed.Bed, error) {
 	return bed.Ensure(ctx, os.Stderr, parts...)
 }
 
-// BuildTest compiles the tests of a package (an import path, or a directory as
-// for go test) to a static binary for a guest, and returns its file. Tags are
+// BuildTest compiles the tests of a package (an import path, or a directory, also one of another module that begins
+// with a period) to a static binary for a guest, and returns its file. Tags are
 // build tags, comma-separated; arch is the guest's ("" is amd64).
 func BuildTest(t testing.TB, pkg, tags, arch string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(pkg)+".test")
-	build(t, arch, "test", "-c", "-tags="+tags, "-o", file, pkg)
+	dir, pkg := place(pkg)
+	build(t, arch, dir, "test", "-c", "-tags="+tags, "-o", file, pkg)
 	return file
 }
 
@@ -64,7 +66,8 @@ func BuildTest(t testing.TB, pkg, tags, arch string) string {
 func BuildProgram(t testing.TB, pkg, tags, arch string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	build(t, arch, "build", "-tags="+tags, "-o", file, pkg)
+	dir, pkg := place(pkg)
+	build(t, arch, dir, "build", "-tags="+tags, "-o", file, pkg)
 	return file
 }
 
@@ -72,17 +75,25 @@ func BuildProgram(t testing.TB, pkg, tags, arch string) string {
 // path as its name.
 func BuildPrograms(t testing.TB, dir, arch string, pkgs ...string) {
 	t.Helper()
-	build(t, arch, append([]string{"build", "-o", dir + string(filepath.Separator)}, pkgs...)...)
+	build(t, arch, "", append([]string{"build", "-o", dir + string(filepath.Separator)}, pkgs...)...)
 }
 
-func build(t testing.TB, arch string, args ...string) {
+// place returns where the go command finds a package, and the package's name there.
+func place(pkg string) (dir, name string) {
+	if strings.HasPrefix(pkg, ".") {
+		return pkg, "."
+	}
+	return "", pkg
+}
+
+func build(t testing.TB, arch, dir string, args ...string) {
 	t.Helper()
 	if arch == "" {
 		arch = "amd64"
 	}
 	// Guests read smaller files sooner. Stack traces need no symbols.
 	args = append([]string{args[0], "-ldflags=-s -w"}, args[1:]...)
-	if err := goBuild(t.Context(), arch, "", args...); err != nil {
+	if err := goBuild(t.Context(), arch, dir, args...); err != nil {
 		t.Fatal(fmt.Errorf("building for the guest: %w", err))
 	}
 }
