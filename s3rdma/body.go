@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"net/http"
 	"sync"
+
+	"github.com/minio/crc64nvme"
 )
 
 // A body is the body of a response. One part of the object is read by the caller, and the next one is on its way.
@@ -70,7 +71,7 @@ func (b *body) Read(to []byte) (n int, err error) {
 		return n, err
 	}
 	if b.expected != "" {
-		b.crc = crc64.Update(b.crc, nvme, to[:n])
+		b.crc = crc64nvme.Update(b.crc, to[:n])
 	}
 	if b.at += int64(n); b.at >= b.end {
 		b.err = b.finish()

@@ -3,15 +3,11 @@ package s3rdma
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"hash/crc64"
 	"net/http"
 	"strings"
 )
 
-// nvme is the table of CRC-64/NVME, the checksum that the wire has.
-var nvme = crc64.MakeTable(0x9a6c9329ac4bc9b5)
-
-// checksumText returns a checksum as headers have it.
+// checksumText returns a CRC-64/NVME, the checksum that the wire has, as headers have it.
 func checksumText(crc uint64) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, crc))
 }

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/minio/crc64nvme"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -114,7 +115,7 @@ func (u *upload) withChecksum() *http.Request {
 		return u.r
 	}
 	r := u.r.Clone(u.r.Context())
-	r.Header.Set(headerCRC64, checksumText(crc64.Checksum(u.data, nvme)))
+	r.Header.Set(headerCRC64, checksumText(crc64nvme.Checksum(u.data)))
 	return r
 }
 
