@@ -35,6 +35,12 @@ func newVerbs(r *rig, n int) *verbs {
 	return v
 }
 
+// gid returns the address of the device.
+func (v *verbs) gid() uverbs.GID {
+	qp := must(v.pd.CreateQP(uverbs.QPConfig{Type: uverbs.UD, SendCQ: v.cq, MaxSendWR: 1}))(v)
+	return must(qp.Endpoint())(v).GID
+}
+
 // token returns the descriptor of the memory, and a new DCT.
 func (v *verbs) token() string {
 	srq := must(v.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1}))(v)

@@ -30,3 +30,22 @@ var (
 )
 
 func tokenError(what string) error { return fmt.Errorf("%w: %s", ErrToken, what) }
+
+// publicText returns what a client may read of an error: what is wrong with its own request, or else only which of the
+// errors above it is. Handler.Observe gets the error as it is.
+func publicText(err error) string {
+	if e := (*refusal)(nil); errors.As(err, &e) {
+		err = e.err // without the errors that it is joined with
+	}
+	for _, kind := range []error{ErrTransfer, ErrTimeout, ErrClosed, ErrBusy, ErrDeclined} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	for _, kind := range []error{ErrToken, ErrProtocol, ErrTooLarge} {
+		if errors.Is(err, kind) {
+			return err.Error()
+		}
+	}
+	return "s3rdma: the server failed"
+}

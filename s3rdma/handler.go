@@ -61,7 +61,8 @@ type Handler struct {
 	// Allow decides whether the server connects to the address that a token names, which the client chooses. If it
 	// returns an error, the request is declined. Nil allows every address. On InfiniBand the address is a GID.
 	Allow func(r *http.Request, peer netip.Addr) error
-	// Observe is called after each transfer and each decline.
+	// Observe is called after each transfer and each decline. Its errors have the cause; those that clients receive only
+	// say what is wrong with their request, or that the server has failed.
 	Observe func(Transfer)
 
 	movers   movers
@@ -143,7 +144,10 @@ func (h *Handler) allow(r *http.Request, lid uint16, gid uverbs.GID) error {
 		return fmt.Errorf("%w: the token has LID %#x, which Handler.Allow cannot judge: leave Allow unset on InfiniBand",
 			ErrDeclined, lid)
 	}
-	return h.Allow(r, gid.Addr())
+	if err := h.Allow(r, gid.Addr()); err != nil {
+		return fmt.Errorf("%w: Handler.Allow: %w", ErrDeclined, err)
+	}
+	return nil
 }
 
 // tokensSigned returns an error if a signed request has headers of this wire that are not part of the signature, or
@@ -175,7 +179,7 @@ func positiveOr[T int | int64 | time.Duration](value, otherwise T) T {
 	return value
 }
 
-// writeError sends an error as S3 does.
+// writeError sends an error as S3 does, without what concerns only the server.
 func writeError(w http.ResponseWriter, status int, err error) {
 	code := strings.ReplaceAll(http.StatusText(status), " ", "")
 	if status == http.StatusInternalServerError {
@@ -185,7 +189,7 @@ func writeError(w http.ResponseWriter, status int, err error) {
 	w.Header().Del("Content-Length")
 	w.WriteHeader(status)
 	var message bytes.Buffer
-	xml.EscapeText(&message, []byte(err.Error())) // a Buffer accepts all
+	xml.EscapeText(&message, []byte(publicText(err))) // a Buffer accepts all
 	fmt.Fprintf(w, "%s<Error><Code>%s</Code><Message>%s</Message></Error>\n", xml.Header, code, &message)
 }
 

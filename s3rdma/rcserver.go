@@ -109,7 +109,7 @@ func (h *Handler) prepareRC(w http.ResponseWriter, r *http.Request) (err error) 
 		return err
 	}
 	if err := h.RC(r, s.object); err != nil {
-		return refuse(http.StatusForbidden, err)
+		return refuse(http.StatusForbidden, fmt.Errorf("%w: Handler.RC: %w", ErrDeclined, err))
 	}
 	if err := h.allow(r, s.peer.lid, s.peer.gid); err != nil {
 		return refuse(http.StatusForbidden, err)

@@ -2,6 +2,7 @@ package s3rdma_test
 
 import (
 	"bytes"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,9 @@ func (r *rig) control(path string, headers http.Header) *http.Response {
 	q := must(http.NewRequestWithContext(r.ctx, http.MethodPost, r.url+"/.hipobj-rc/"+path, nil))(r)
 	q.Header = headers.Clone()
 	resp := must(r.base.RoundTrip(q))(r)
-	io.Copy(io.Discard, resp.Body)
+	text := must(io.ReadAll(resp.Body))(r)
 	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(text))
 	return resp
 }
 
@@ -230,6 +232,61 @@ func TestSilentClient(t *testing.T) {
 	r.released()
 }
 
+// TestErrorTexts reads what clients receive of errors. Observe gets the cause.
+func TestErrorTexts(t *testing.T) {
+	r := newRig(t, s3rdma.DC, sessions, func(r *rig) {
+		r.handler.Timeout = 20 * time.Millisecond
+		r.handler.Next = http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { io.Copy(io.Discard, q.Body) })
+		r.handler.Allow = func(q *http.Request, _ netip.Addr) error {
+			if q.Header.Get("X-Refuse") == "Allow" {
+				return errNo
+			}
+			return nil
+		}
+	})
+	r.net.Allow(verbstest.RemoteAccess, verbstest.Destination)
+	refused := func(by string, h http.Header) http.Header { h.Set("X-Refuse", by); return h }
+	put := func(h http.Header) *http.Response {
+		q := must(http.NewRequestWithContext(r.ctx, http.MethodPut, r.url+"/"+bucket+"/a", nil))(t)
+		q.Header = h
+		return must(r.base.RoundTrip(q))(t)
+	}
+	token := s3rdma.Token{Addr: 1 << 20, Size: 100, RKey: 5, DCTN: 6, HasGID: true}
+	r.onClient(func() { token.GID = newVerbs(r, 1).gid() })
+	session := r.control("prepare", prepare()).Header.Get("X-Amz-Rdma-Session")
+	ready := headers("protocol", "hipobj-rc-v2", "session", session, "cookie", "01020304", "qpn", "10203")
+	const declined = "s3rdma: the server declined"
+	for name, c := range map[string]struct {
+		send  func() *http.Response
+		text  string // all of the message, or its beginning
+		cause string
+	}{
+		"device": {func() *http.Response { return put(headers("token", token.String())) }, "s3rdma: transfer failed",
+			"READ"},
+		"session": {func() *http.Response { return r.control("ready", ready) }, "s3rdma: transfer failed", "Handler.Timeout"},
+		"Allow": {func() *http.Response { return put(refused("Allow", headers("token", token.String()))) }, declined,
+			errNo.Error()},
+		"RC": {func() *http.Response { return r.control("prepare", refused("RC", prepare())) }, declined, errNo.Error()},
+		"cookie": {func() *http.Response { return r.control("prepare", prepare("cookie", "0")) },
+			"s3rdma: the peer does not follow the protocol: x-amz-rdma-cookie", "cookie"},
+		"token": {func() *http.Response { return put(headers("token", "x")) }, "s3rdma: malformed token: 1 characters",
+			"1 characters"},
+	} {
+		r.served.take()
+		resp := c.send()
+		var got struct{ Code, Message string }
+		check(t, xml.NewDecoder(resp.Body).Decode(&got))
+		resp.Body.Close()
+		all := r.served.take()
+		whole := c.text == got.Message || name == "cookie" || name == "token"
+		if !whole || !strings.HasPrefix(got.Message, c.text) || got.Code == "" || len(all) != 1 || all[0].Err == nil ||
+			!strings.Contains(all[0].Err.Error(), c.cause) {
+			t.Errorf("%s: status %d, %+v; Observe: %v", name, resp.StatusCode, got, all)
+		}
+	}
+	r.released()
+}
+
 // TestLiar has a server that says that it has written the data, and has not. The client does not wait for it.
 func TestLiar(t *testing.T) {
 	r := newRig(t, s3rdma.RC, func(r *rig) {
@@ -251,7 +308,7 @@ func TestLiar(t *testing.T) {
 		})
 	})
 	data := randomBytes(1000)
-	r.client.Run(func() {
+	r.onClient(func() {
 		// The PUT has metadata, and travels by HTTP.
 		_, err := r.minio.PutObject(r.ctx, bucket, "a", bytes.NewReader(data), 1000,
 			minio.PutObjectOptions{UserMetadata: map[string]string{"k": "v"}})
