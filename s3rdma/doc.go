@@ -30,7 +30,6 @@
 // network in which only trusted hosts can send. A client names the address that the server connects to: see
 // Handler.Allow, which does not work on InfiniBand.
 //
-// The requests of a Transport share a DCT and a PD, whatever their server. A server that has replied keeps a token, and
-// the device may give its key to the memory of a later request: then the server can reach that memory, also if it was
-// offered to another server. Use a Transport for each of the servers that do not trust each other.
+// The requests to a host share a DCT and a PD, and those to other hosts have others. A server that has replied keeps a
+// token, and the device may give its key to the memory of a later request to that host: then the server can reach it.
 package s3rdma

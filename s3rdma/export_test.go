@@ -15,6 +15,13 @@ func (t *Transport) Memory() (used int64, spare [][]byte) {
 	return t.memory.used, spare
 }
 
+// Targets returns the number of targets of new requests.
+func (t *Transport) Targets() int {
+	t.targets.mu.Lock()
+	defer t.targets.mu.Unlock()
+	return len(t.targets.current)
+}
+
 // InUse returns the number of transfers and sessions in progress.
 func (h *Handler) InUse() (transfers, sessions int) {
 	h.movers.mu.Lock()
@@ -42,6 +49,9 @@ func ParseRCToken(text string) (string, error) {
 	t, err := parseRCToken(text)
 	return t.String(), err
 }
+
+// MostTargets limits what Targets returns.
+const MostTargets = mostTargets
 
 var (
 	ReadChunked = readChunked

@@ -98,7 +98,7 @@ func (d *download) move(ctx context.Context, p *part, b []byte) (lost bool, err 
 		return d.moveRC(ctx, p, b)
 	}
 	clear(b) // a server may say that it has written, and has not: b has the data of an earlier request
-	o, err := d.t.targets.offer(d.t.Device, d.t.key(), b, uverbs.RemoteWrite)
+	o, err := d.t.targets.offer(d.t.Device, d.r.URL.Host, d.t.key(), b, uverbs.RemoteWrite)
 	if err != nil {
 		p.why = err
 		return false, nil

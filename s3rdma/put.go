@@ -75,7 +75,7 @@ func (u *upload) do() (*http.Response, error) {
 	if u.t.Service == RC {
 		return u.doRC()
 	}
-	o, err := u.t.targets.offer(u.t.Device, u.t.key(), u.data, uverbs.RemoteRead)
+	o, err := u.t.targets.offer(u.t.Device, u.r.URL.Host, u.t.key(), u.data, uverbs.RemoteRead)
 	if err != nil {
 		return u.plain(err)
 	}

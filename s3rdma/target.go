@@ -7,10 +7,13 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A target is what a client's tokens lead to: a DCT, and the PD of the memory that can be reached through it. Requests
-// share it. When a server may still use a token whose request has ended, the target is retired: later memory belongs
-// to another PD, which the token does not lead to even if the device gives a region the same key again.
+// A target is what a client's tokens for a host lead to: a DCT, and the PD of the memory that can be reached through
+// it. Requests to the host share it, and no other does: a token does not lead to what is offered to another host, even
+// if the device gives a region the same key again. When a server may still use a token whose request has ended, the
+// target is retired, and later memory belongs to another PD.
 type target struct {
+	host string
+
 	pd    *uverbs.PD
 	cq    *uverbs.CQ
 	srq   *uverbs.SRQ
@@ -21,8 +24,8 @@ type target struct {
 	retired bool
 }
 
-func newTarget(d *Device, key uint64) (*target, error) {
-	g := &target{}
+func newTarget(d *Device, host string, key uint64) (*target, error) {
+	g := &target{host: host}
 	err := g.create(d, key)
 	if err != nil {
 		return nil, errors.Join(err, g.close())
@@ -68,48 +71,86 @@ func closeOne[T any, P interface {
 	return o.Close()
 }
 
-// targets has the target of new requests.
+// mostTargets limits the targets of new requests. A host beyond it has that of another one, which is retired.
+const mostTargets = 64
+
+// targets has the targets of new requests.
 type targets struct {
 	creating sync.Mutex // locked before mu, and by no request that has a target
 	mu       sync.Mutex
-	current  *target
+	current  map[string]*target // by host
 	closed   bool
 }
 
 // take returns a target for one request.
-func (s *targets) take(d *Device, key uint64) (*target, error) {
-	if g, err := s.join(nil); g != nil || err != nil {
+func (s *targets) take(d *Device, host string, key uint64) (*target, error) {
+	if g, err := s.join(host); g != nil || err != nil {
 		return g, err
 	}
 	s.creating.Lock()
 	defer s.creating.Unlock()
-	if g, err := s.join(nil); g != nil || err != nil {
+	if g, err := s.join(host); g != nil || err != nil {
 		return g, err
 	}
-	g, err := newTarget(d, key)
+	if err := s.makeRoom(); err != nil {
+		return nil, err
+	}
+	g, err := newTarget(d, host, key)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.join(g); err != nil {
+	if err := s.add(g); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
 	return g, nil
 }
 
-// join counts a request as a user of the current target, which g becomes if it is not nil.
-func (s *targets) join(g *target) (*target, error) {
+// join counts a request as a user of the host's target, if there is one.
+func (s *targets) join(host string) (*target, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
+	g := s.current[host]
 	if g != nil {
-		s.current = g
+		g.users++
 	}
-	if s.current != nil {
-		s.current.users++
+	return g, nil
+}
+
+// add makes a target that of its host, with one user.
+func (s *targets) add(g *target) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
 	}
-	return s.current, nil
+	if s.current == nil {
+		s.current = map[string]*target{}
+	}
+	s.current[g.host] = g
+	g.users = 1
+	return nil
+}
+
+// makeRoom retires a target if there are as many as there may be.
+func (s *targets) makeRoom() error {
+	s.mu.Lock()
+	var unused *target
+	if len(s.current) >= mostTargets {
+		for _, g := range s.current {
+			if s.retire(g) {
+				unused = g
+			}
+			break
+		}
+	}
+	s.mu.Unlock()
+	if unused != nil {
+		return unused.close()
+	}
+	return nil
 }
 
 // check returns ErrClosed after close.
@@ -126,13 +167,10 @@ func (s *targets) check() error {
 func (s *targets) put(g *target, retire bool) error {
 	s.mu.Lock()
 	g.users--
-	if retire {
-		g.retired = true
+	var last bool
+	if retire || g.retired {
+		last = s.retire(g)
 	}
-	if g.retired && s.current == g {
-		s.current = nil
-	}
-	last := g.retired && g.users == 0
 	s.mu.Unlock()
 	if last {
 		return g.close()
@@ -140,21 +178,31 @@ func (s *targets) put(g *target, retire bool) error {
 	return nil
 }
 
-// close retires the target. Requests in progress go on.
-func (s *targets) close() error {
+// retire leaves a target to the requests in progress. It reports whether there are none: then the caller closes it,
+// without the lock.
+func (s *targets) retire(g *target) (last bool) {
+	g.retired = true
+	if s.current[g.host] == g {
+		delete(s.current, g.host)
+	}
+	return g.users == 0
+}
+
+// close retires the targets. Requests in progress go on.
+func (s *targets) close() (err error) {
 	s.mu.Lock()
 	s.closed = true
-	g := s.current
-	s.current = nil
-	if g != nil {
-		g.retired = true
+	var unused []*target
+	for _, g := range s.current {
+		if s.retire(g) {
+			unused = append(unused, g)
+		}
 	}
-	last := g != nil && g.users == 0
 	s.mu.Unlock()
-	if last {
-		return g.close()
+	for _, g := range unused {
+		err = errors.Join(err, g.close())
 	}
-	return nil
+	return err
 }
 
 // An offer is memory of a client that one request's token names. The memory is registered for the time of the request,
@@ -165,9 +213,9 @@ type offer struct {
 	mr   *uverbs.MR
 }
 
-// offer registers b. If right is RemoteWrite, the device may write it.
-func (s *targets) offer(d *Device, key uint64, b []byte, right uverbs.Access) (*offer, error) {
-	g, err := s.take(d, key)
+// offer registers b for a host. If right is RemoteWrite, the device may write it.
+func (s *targets) offer(d *Device, host string, key uint64, b []byte, right uverbs.Access) (*offer, error) {
+	g, err := s.take(d, host, key)
 	if err != nil {
 		return nil, err
 	}
