@@ -104,7 +104,6 @@ var layers = []struct {
 		"internal/quota"}},
 	{"cmd/...", []string{"rsocket", "uverbs", "uverbs/ether", "cm", "provider/all", "cmd/...", "internal/getopt",
 		"internal/version"}},
-	{"examples/objects", []string{"examples/objects/onesided", "provider/all"}},
 	{"examples/...", []string{"rdma", "rsocket", "uverbs", "cm", "provider/all"}},
 }
 

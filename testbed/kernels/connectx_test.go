@@ -26,7 +26,7 @@ type site struct {
 	only     string // regular expression for the tests of the packages that are not a provider; "" means all
 	repeats  string // the place whose tests those beyond basic repeat (vm.SkipRepeat); may be ""
 	cpus     int    // if not as vm.Start chooses
-	objects  bool   // examples/objects runs, too
+	objects  bool   // s3rdma/objects runs, too
 }
 
 var sites = []site{
@@ -96,7 +96,7 @@ func TestConnectX(t *testing.T) {
 			}
 			if s.objects {
 				v.allow([]string{"blueflame"}) // processes are killed within bursts
-				t.Run("examples/objects", func(t *testing.T) { testObjects(t, g) })
+				t.Run("s3rdma/objects", func(t *testing.T) { testObjects(t, g) })
 			}
 		})
 	}

@@ -38,7 +38,7 @@ type place struct {
 	repeats  string // the place that has the same tests (vm.SkipRepeat), or ""
 	divided  bool   // choices has the tests that repeat; otherwise all do
 	once     string // more tests that repeat; may be ""
-	objects  bool   // examples/objects runs, too
+	objects  bool   // s3rdma/objects runs, too
 }
 
 // patience is how long the tests of a package may take in a guest. Those of rdma on arm64 take more than five minutes
@@ -145,7 +145,7 @@ func TestKernels(t *testing.T) {
 				t.Run(pkg, func(t *testing.T) { p.test(t, g, pkg, b.test(pkg, "device", p.config.Arch)) })
 			}
 			if p.objects {
-				t.Run("examples/objects", func(t *testing.T) { testObjects(t, g) })
+				t.Run("s3rdma/objects", func(t *testing.T) { testObjects(t, g) })
 			}
 			if p.config.Arch != "amd64" {
 				testHermetic(t, g, b, p.config.Arch)
