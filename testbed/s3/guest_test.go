@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/testbed/vm/program"
 )
 
-// TestConnectX stores and reads 64 MiB with minio-go and each form of the wire, and 1 GiB if GOVERBS_TEST=all. The server
-// keeps an object of parts up to four times while it puts them together.
+// TestConnectX stores and reads 64 MiB with minio-go and each form of the wire, and 1 GiB if GOVERBS_TEST=all. The
+// server has an object of parts up to four times while it puts them together.
 func TestConnectX(t *testing.T) {
 	c := vm.Config{MemoryMB: 2048}
 	o := vm.TestOptions{Args: []string{"-test.run=^TestDeviceGigabyte$"}, Timeout: time.Hour}
