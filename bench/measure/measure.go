@@ -22,6 +22,8 @@ const (
 	SmallSize = 64
 	LargeSize = 1 << 20
 	ManyConns = 100
+
+	mediumSize = 64 << 10
 )
 
 // A Conn is one end of a connection, whose other end sends the first SmallSize bytes of each message back.
@@ -41,6 +43,9 @@ type Level struct {
 	Read, Write func() error         // nil if the level has none
 	Close       func() error         // after all connections
 
+	// Call sends n bytes and waits for SmallSize bytes. A level that has it has no other operation but Close.
+	Call func(n int) error
+
 	many []Conn
 }
 
@@ -55,6 +60,9 @@ type operation struct {
 
 // operations returns the operations that the level has.
 func (l *Level) operations() (all []operation) {
+	if l.Call != nil {
+		return l.calls()
+	}
 	large, offered := l.Eager, func() error { return echo(l.Conn, LargeSize) }
 	if large == nil {
 		large, offered = l.Conn, nil
@@ -65,11 +73,23 @@ func (l *Level) operations() (all []operation) {
 	}
 	for _, o := range []operation{{"read", 150, 1, 1, l.Read}, {"write", 150, 1, 1, l.Write},
 		{"small", 150, 1, 1, func() error { return echo(l.Conn, SmallSize) }},
+		{"64KiB", 50, 0, 1, func() error { return echo(l.Conn, mediumSize) }},
 		{"large", 20, 0, 1, func() error { return echo(large, LargeSize) }}, {"offered", 20, 0, 1, offered},
 		{"connect", 5, 50, 1, connect}, {"many", 2, 50, ManyConns, l.echoMany}} {
 		if o.run != nil {
 			all = append(all, o)
 		}
+	}
+	return all
+}
+
+// calls returns calls of several lengths.
+func (l *Level) calls() (all []operation) {
+	for _, o := range []struct {
+		name     string
+		n, count int
+	}{{"small", SmallSize, 150}, {"4KiB", 4 << 10, 100}, {"64KiB", mediumSize, 50}, {"large", LargeSize, 20}} {
+		all = append(all, operation{o.name, o.count, 0, 1, func() error { return l.Call(o.n) }})
 	}
 	return all
 }
@@ -114,7 +134,10 @@ func (l *Level) echoMany() error {
 
 // close closes all connections at once: each may wait for its peer.
 func (l *Level) close() error {
-	all := append(l.many, l.Conn)
+	all := l.many
+	if l.Conn != nil {
+		all = append(all, l.Conn)
+	}
 	errs := make([]error, len(all), len(all)+1)
 	var closing sync.WaitGroup
 	for i, c := range all {

@@ -42,7 +42,7 @@ func names(out string) string {
 
 // Each figure has a line. A quantile of which there are not enough times has none.
 func TestRun(t *testing.T) {
-	for tail, want := range map[int]string{0: "small large connect many",
+	for tail, want := range map[int]string{0: "small 64KiB large connect many",
 		100: "small.p50 small.p99 churned.p50 churned.p99 collections connect.p50 many.p50"} {
 		f, dialed := &fake{}, 0
 		var b strings.Builder

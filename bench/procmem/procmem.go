@@ -1,4 +1,4 @@
-// Package procmem measures the memory of this process.
+// Package procmem measures the memory of processes.
 package procmem
 
 import (
@@ -11,19 +11,26 @@ import (
 	"strings"
 )
 
-// A Usage is the memory of the process, in bytes, and the number of its mappings.
-type Usage struct{ RSS, Mapped, Mappings float64 }
+// A Usage is the memory of a process, in bytes, and the number of its mappings. Pinned is the memory that its devices
+// access, which is in RSS too.
+type Usage struct{ RSS, Mapped, Mappings, Pinned float64 }
 
-// Now returns what the process uses after a garbage collection.
-func Now() (u Usage, err error) {
+// Now returns what this process uses after a garbage collection.
+func Now() (Usage, error) {
 	debug.FreeOSMemory()
-	status, err := os.ReadFile("/proc/self/status")
+	return Of(os.Getpid())
+}
+
+// Of returns what a process uses.
+func Of(pid int) (u Usage, err error) {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	status, err := os.ReadFile(dir + "status")
 	if err != nil {
 		return u, err
 	}
 	for line := range strings.Lines(string(status)) {
 		f := strings.Fields(line)
-		for name, to := range map[string]*float64{"VmRSS:": &u.RSS, "VmSize:": &u.Mapped} {
+		for name, to := range map[string]*float64{"VmRSS:": &u.RSS, "VmSize:": &u.Mapped, "VmPin:": &u.Pinned} {
 			if f[0] == name {
 				kib, err := strconv.ParseFloat(f[1], 64)
 				if err != nil {
@@ -33,7 +40,7 @@ func Now() (u Usage, err error) {
 			}
 		}
 	}
-	maps, err := os.ReadFile("/proc/self/maps")
+	maps, err := os.ReadFile(dir + "maps")
 	u.Mappings = float64(bytes.Count(maps, []byte("\n")))
 	return u, err
 }

@@ -4,13 +4,15 @@
 //
 //	rdmacost -addr 10.9.0.1
 //	rdmacost -addr 10.9.0.1 -level sealed
+//	rdmacost -addr 10.9.0.1 -level calls
 //	rdmacost -addr 10.9.0.1 -tail 2000 -level cm
 //	rdmacost -addr 10.9.0.1 -tail 2000 -gogc 100 -polling 1ms
 //
 // Each figure is the median of several rounds, for one operation: rdma's, cm's and their ratio. With -level, only that
 // level is measured; tcp is the same work on TCP, with package net; sealed is rdma with Options.Seal, beside TLS on
-// package rsocket. With -tail, figures are quantiles of the times of single operations of one level, in microseconds,
-// of small messages also beside a goroutine that churns the heap.
+// package rsocket; calls are messages of several lengths and their replies of 64 bytes, by Send and Recv, by Call, by
+// Call with a Handler, and by CallBuffer from the program's memory. With -tail, figures are quantiles of the times of
+// single operations of one level, in microseconds, of small messages also beside a goroutine that churns the heap.
 package main
 
 import (
@@ -27,7 +29,7 @@ import (
 var polling = flag.Duration("polling", 0, "rdma.Options.Polling of -level rdma")
 
 func main() {
-	level := flag.String("level", "", "rdma, cm, tcp or sealed: measure this level alone (default rdma, with -tail)")
+	level := flag.String("level", "", "rdma, cm, tcp, sealed or calls: measure this alone (default rdma, with -tail)")
 	measure.Main("rdmacost", func(addr string, tails bool) ([]*measure.Level, error) {
 		// A clock that counts instructions leaps while the machine idles, so there are no deadlines.
 		return open(context.Background(), addr, *level, tails)
@@ -44,6 +46,8 @@ func open(ctx context.Context, addr, level string, tails bool) ([]*measure.Level
 		return one(newEasy(ctx, addr, &rdma.Options{Polling: *polling}))
 	case level == "sealed":
 		return sealed(ctx, addr)
+	case level == "calls" && !tails:
+		return newCalls(ctx, addr)
 	case level != "":
 		return nil, fmt.Errorf("unknown level %q", level)
 	}

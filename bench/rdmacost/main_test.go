@@ -15,7 +15,8 @@ func TestLevels(t *testing.T) {
 		"cm":   {"read ", "write ", "small ", "large ", "connect ", "many "},
 		"tcp":  {"small ", "large ", "connect ", "many "},
 
-		"sealed": {"small_sealed ", "small_ratio ", "large_tls ", "connect_sealed ", "many_tls "},
+		"calls":  {"small_echo ", "4KiB_call ", "64KiB_handled ", "large_region "},
+		"sealed": {"small_sealed ", "small_ratio ", "64KiB_tls ", "large_tls ", "connect_sealed ", "many_tls "},
 
 		"": {"read_rdma ", "write_cm ", "small_ratio ", "large_cm ", "offered_rdma ", "connect_cm ", "many_rdma "},
 	}
