@@ -103,11 +103,12 @@ func startPair(addr string, args []string) (p *pair, err error) {
 	return p, nil
 }
 
+// end ends the server first, which would report that its clients have gone.
 func (p *pair) end() {
+	p.server.end()
 	if p.clients != nil {
 		p.clients.end()
 	}
-	p.server.end()
 }
 
 // measureParts measures a program with n clients, beside itself with one client.
