@@ -42,8 +42,7 @@ type Context struct {
 	objects objectList
 	ids     idTable
 
-	channelMu sync.Mutex
-	channels  []*CompChannel // of CQs that were created without one
+	common commonChannels
 
 	idle atomic.Pointer[idleHook]
 

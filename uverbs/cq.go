@@ -25,8 +25,9 @@ type CQConfig struct {
 	// their SRQs. CreateQP does not check this, since a program may leave sends unsignaled or
 	// post fewer requests than the queues hold.
 	Entries int
-	// Channel carries the queue's events. Nil means one of the channels of the Context: up to 64
-	// CQs have one each, and more share them.
+	// Channel carries the queue's events. Nil means one of the channels of the Context: 64 CQs, and
+	// as many as take a quarter of the descriptors that the process may open (RLIMIT_NOFILE), have
+	// one each. More share them, so that their waits cost more.
 	Channel *CompChannel
 	// NoEvents creates a queue that can only be polled: Wait and Arm fail.
 	NoEvents bool
@@ -62,6 +63,7 @@ type CQ struct {
 	events    atomic.Uint32         // number of events that have been read
 	endErr    atomic.Pointer[error] // what waits return: see endWaits
 
+	onCommon    atomic.Bool // channel is one of commonChannels, and has not been given back
 	interrupted atomic.Bool // waits end: see interrupt
 	polling     polling
 }
@@ -86,17 +88,17 @@ func (c *Context) createOnCommon(cfg CQConfig) (*CQ, error) {
 		return nil, &Error{Op: "create CQ", Object: c.name, Kind: ErrClosed, Detail: "the Context has been closed"}
 	}
 	defer c.creating.end()
-	ch, isNew, err := c.commonChannel()
+	ch, isNew, err := c.takeChannel()
 	if err != nil {
 		return nil, err
 	}
 	cfg.Channel = ch
 	q, err := c.createCQ(&cfg)
-	ch.drop()
-	if err != nil && isNew {
-		err = errors.Join(err, c.dropChannel(ch))
+	if err != nil {
+		return nil, errors.Join(err, c.giveChannel(ch, !isNew))
 	}
-	return q, err
+	q.onCommon.Store(true)
+	return q, nil
 }
 
 func (c *Context) createCQ(cfg *CQConfig) (*CQ, error) {
@@ -376,4 +378,10 @@ func (q *CQ) unlocked() bool { return q != nil && q.single }
 // Close destroys the queue: ibv_destroy_cq(3). It returns [ErrBusy] while QPs use the queue.
 // Waits end with [ErrClosed]. Close is idempotent. On a single-goroutine queue only the
 // goroutine that uses it may call Close.
-func (q *CQ) Close() error { return q.close() }
+func (q *CQ) Close() error {
+	err := q.close()
+	if err == nil && q.onCommon.CompareAndSwap(true, false) {
+		err = q.ctx.giveChannel(q.channel, true)
+	}
+	return err
+}

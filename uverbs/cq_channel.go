@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -31,6 +33,10 @@ type CompChannel struct {
 	reader    atomic.Pointer[CQ] // the queue whose waiter is the reader
 	watched   <-chan struct{}    // the Done channel of the ctx that interrupts the reader
 	unwatch   func()             // stops watching it
+
+	// Of a channel of commonChannels, and guarded by its lock.
+	cqs   int // that use it
+	place int // in all
 }
 
 // CreateCompChannel creates a completion channel: ibv_create_comp_channel(3). It returns
@@ -44,6 +50,9 @@ func (c *Context) createChannel(common bool) (*CompChannel, error) {
 	ch.object = object{ctx: c, life: ch, kind: "completion channel", rank: rankChannel, common: common}
 	if err := ch.createWith(ch.create); err != nil {
 		return nil, err
+	}
+	if common {
+		openCommon.Add(1)
 	}
 	return ch, nil
 }
@@ -74,6 +83,9 @@ func (ch *CompChannel) interrupt() {
 }
 
 func (ch *CompChannel) retire() error {
+	if ch.common {
+		openCommon.Add(-1)
+	}
 	err := ch.file.Close()
 	<-ch.readToken // wait for the reader, if any
 	ch.unwatch()
@@ -83,54 +95,126 @@ func (ch *CompChannel) retire() error {
 	return nil
 }
 
-// userCount returns the number of CQs that use the channel.
-func (ch *CompChannel) userCount() int {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.users
-}
-
 // Close closes the channel. It returns [ErrBusy] while CQs use it. It is
 // idempotent.
 func (ch *CompChannel) Close() error { return ch.close() }
 
-// maxCommon is how many channels the CQs of a Context have that were created without one. Up to this number, a waiter
-// reads its own event. Beyond, another may have to wake it, but thousands of CQs need no descriptor each.
-const maxCommon = 64
+// Each CQ that is created without a channel has one to itself, up to a quarter of the descriptors that the process may
+// open, so that its waiter reads its own event. Beyond, CQs share channels, and the waiter of another may have to wake
+// the one that waits.
+const (
+	// ownChannels is how many channels each Context has for its CQs at least, and how many that no CQ uses it keeps.
+	ownChannels = 64
+	// channelShare is the share of the descriptors.
+	channelShare = 4
+)
 
-// commonChannel returns, and holds, the channel for a CQ that was created without one: one that no CQ uses, or else a
-// new one, or else one that the fewest CQs use.
-func (c *Context) commonChannel() (best *CompChannel, isNew bool, err error) {
-	c.channelMu.Lock()
-	defer c.channelMu.Unlock()
-	least := math.MaxInt
-	for _, ch := range c.channels {
-		if n := ch.userCount(); n < least && !received(ch.broken) {
-			best, least = ch, n
-		}
+// channelLimit returns the limit on openCommon.
+var channelLimit = sync.OnceValue(func() int64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 0 // it is not known, so CQs share channels
 	}
-	if best == nil || least > 0 && len(c.channels) < maxCommon {
-		ch, err := c.createChannel(true)
-		switch {
-		case err == nil:
-			c.channels = append(c.channels, ch)
-			best, isNew = ch, true
-		case best == nil:
-			return nil, false, err
-		} // otherwise no descriptor is left, or what is wrong makes the creation of the CQ fail
-	}
-	return best, isNew, best.hold()
+	return int64(min(l.Cur/channelShare, math.MaxInt64))
+})
+
+// openCommon counts the channels that Contexts have created for their CQs, of the whole process.
+var openCommon atomic.Int64
+
+// commonChannels are the channels for the CQs that were created without one. Its lock is held for no other lock and no
+// system call.
+type commonChannels struct {
+	mu       sync.Mutex
+	all      []*CompChannel
+	unused   []*CompChannel // those of all that no CQ uses
+	creating int            // channels that are not in all yet
+	next     int            // which of all is shared next
 }
 
-// dropChannel closes a channel, unless a CQ uses it.
-func (c *Context) dropChannel(ch *CompChannel) error {
-	c.channelMu.Lock()
-	defer c.channelMu.Unlock()
-	if ch.userCount() > 0 {
+// takeChannel returns the channel for a CQ that was created without one, until giveChannel: one that no CQ uses, or
+// else a new one, or else one that others use.
+func (c *Context) takeChannel() (ch *CompChannel, isNew bool, err error) {
+	p := &c.common
+	if ch = p.take(); ch != nil {
+		return ch, false, nil
+	}
+	ch, err = c.createChannel(true)
+	if shared := p.created(ch, err); shared != nil {
+		return shared, false, nil // no descriptor is left, or what is wrong makes the creation of the CQ fail
+	}
+	return ch, true, err
+}
+
+// take returns a channel that exists, or nil if the caller is to create one.
+func (p *commonChannels) take() *CompChannel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := len(p.unused); n > 0; n-- {
+		ch := p.unused[n-1]
+		p.unused = p.unused[:n-1]
+		if !received(ch.broken) {
+			ch.cqs = 1
+			return ch
+		}
+	}
+	if len(p.all)+p.creating >= ownChannels && openCommon.Load() >= channelLimit() {
+		if ch := p.share(); ch != nil {
+			return ch
+		}
+	}
+	p.creating++
+	return nil
+}
+
+// share returns one of the channels that CQs use, each in its turn, or nil.
+func (p *commonChannels) share() *CompChannel {
+	for range p.all {
+		p.next = (p.next + 1) % len(p.all)
+		if ch := p.all[p.next]; ch.cqs > 0 && !received(ch.broken) {
+			ch.cqs++
+			return ch
+		}
+	}
+	return nil
+}
+
+// created adds a channel for a CQ. If it could not be created, created returns another one, or nil.
+func (p *commonChannels) created(ch *CompChannel, err error) *CompChannel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.creating--
+	if err != nil {
+		return p.share()
+	}
+	ch.cqs, ch.place = 1, len(p.all)
+	p.all = append(p.all, ch)
+	return nil
+}
+
+// giveChannel ends the use of a channel by a CQ. It closes the channel if no CQ uses it and it is not to be kept.
+func (c *Context) giveChannel(ch *CompChannel, keep bool) error {
+	if c.common.give(ch, keep) {
 		return nil
 	}
-	c.channels = slices.DeleteFunc(c.channels, func(other *CompChannel) bool { return other == ch })
 	return ch.Close()
+}
+
+// give reports whether the channel stays open.
+func (p *commonChannels) give(ch *CompChannel, keep bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ch.cqs--; ch.cqs > 0 {
+		return true
+	}
+	if keep && len(p.unused) < ownChannels {
+		p.unused = append(p.unused, ch)
+		return true
+	}
+	last := len(p.all) - 1
+	p.all[ch.place], p.all[last].place = p.all[last], ch.place
+	p.all[last] = nil
+	p.all = p.all[:last]
+	return false
 }
 
 // received receives from c if it can do so at once. A few calls cost less than one select with as many channels.

@@ -8,9 +8,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCommonChannels checks how CQs are distributed over the channels of the Context.
+// TestOwnChannels checks that each CQ has a channel to itself, and that few channels stay open that no CQ uses.
+func TestOwnChannels(t *testing.T) {
+	r := newRig(t)
+	before := openCommon.Load()
+	users := map[*CompChannel]bool{}
+	var cqs []*CQ
+	for range 3 * ownChannels {
+		cq := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
+		cqs = append(cqs, cq)
+		users[cq.channel] = true
+	}
+	if n := openCommon.Load() - before; len(users) != len(cqs) || int(n) != len(cqs) {
+		t.Errorf("%d CQs use %d channels of %d", len(cqs), len(users), n)
+	}
+	var closing sync.WaitGroup
+	for i, cq := range cqs {
+		closing.Go(func() { check(t, cq.Close()) })
+		if i%2 == 0 { // again, at the same time
+			closing.Go(func() { check(t, cq.Close()) })
+		}
+	}
+	closing.Wait()
+	if n := openCommon.Load() - before; n != ownChannels || len(r.c.common.unused) != ownChannels {
+		t.Errorf("%d channels are open, %d unused, want %d", n, len(r.c.common.unused), ownChannels)
+	}
+	for i, ch := range r.c.common.all {
+		if ch.place != i || ch.cqs != 0 {
+			t.Errorf("%v is at %d, not %d, and has %d CQs", ch, i, ch.place, ch.cqs)
+		}
+	}
+	check(t, r.c.Close())
+	if n := openCommon.Load() - before; n != 0 {
+		t.Errorf("%d channels are open after Close of the Context", n)
+	}
+}
+
+// TestCommonChannels checks how CQs are distributed over the channels of the Context if there are no more.
 func TestCommonChannels(t *testing.T) {
 	r := newRig(t)
+	defer func(limit func() int64) { channelLimit = limit }(channelLimit)
+	channelLimit = func() int64 { return 0 }
 	users := map[*CompChannel]int{}
 	create := func() *CQ {
 		cq := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
@@ -18,15 +56,15 @@ func TestCommonChannels(t *testing.T) {
 		return cq
 	}
 	var cqs []*CQ
-	for range 3*maxCommon - 1 {
+	for range 3*ownChannels - 1 {
 		cqs = append(cqs, create())
 	}
-	if len(users) != maxCommon {
-		t.Errorf("%d channels, want %d", len(users), maxCommon)
+	if len(users) != ownChannels {
+		t.Errorf("%d channels, want %d", len(users), ownChannels)
 	}
 	for ch, n := range users {
-		if n < 2 || n > 3 || n != ch.userCount() {
-			t.Errorf("%v has %d CQs, and counts %d", ch, n, ch.userCount())
+		if n < 2 || n > 3 || n != ch.cqs || n != ch.users {
+			t.Errorf("%v has %d CQs, and counts %d and %d", ch, n, ch.cqs, ch.users)
 		}
 	}
 	first := cqs[0].channel
@@ -35,10 +73,8 @@ func TestCommonChannels(t *testing.T) {
 			check(t, cq.Close())
 		}
 	}
-	for range 2 {
-		if cq := create(); cq.channel != first {
-			t.Errorf("a new CQ uses %v, and %v has none", cq.channel, first)
-		}
+	if cq := create(); cq.channel != first {
+		t.Errorf("a new CQ uses %v, and %v has none", cq.channel, first)
 	}
 }
 
@@ -99,9 +135,12 @@ func TestCommonChannelsChurn(t *testing.T) {
 	working.Wait()
 	close(stop)
 	failing.Wait()
-	for _, ch := range r.c.channels {
-		if n := ch.userCount(); n != 0 {
-			t.Errorf("%v has %d users", ch, n)
+	if p := &r.c.common; p.creating != 0 || len(p.all) != len(p.unused) {
+		t.Errorf("%d channels are being created, %d are used", p.creating, len(p.all)-len(p.unused))
+	}
+	for _, ch := range r.c.common.all {
+		if ch.cqs != 0 || ch.users != 0 {
+			t.Errorf("%v has %d CQs, %d users", ch, ch.cqs, ch.users)
 		}
 	}
 }

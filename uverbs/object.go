@@ -34,21 +34,20 @@ import (
 // A goroutine acquires locks of the Context and its objects in this order, and
 // skips those that it does not need:
 //
-//  1. Context.channelMu
-//  2. Context.creating.mu
-//  3. object.mu of a child, then those of its parents; of a QP before those
+//  1. Context.creating.mu
+//  2. object.mu of a child, then those of its parents; of a QP before those
 //     of its type 2 windows
 //     and then CQ.finishing
-//  4. QP.stateMu, ether.WQ.stateMu
-//  5. QP.sq, QP.rq, the queueLock of an SRQ, and the lock of an ether.WQ
-//  6. MW.bindMu, then QP.sq
-//  7. the queueLock of a CQ; those of a QP's two CQs one after the other
-//  8. MW.ownerMu, then windowSet.mu
-//  9. eventReader.mu, then Context.mu; driver.MRs.mu, driver.MRs.usersMu, QP.gidMu,
-//     gidHints.mu, Context.attrMu; the lock of contexts
+//  3. QP.stateMu, ether.WQ.stateMu
+//  4. QP.sq, QP.rq, the queueLock of an SRQ, and the lock of an ether.WQ
+//  5. MW.bindMu, then QP.sq
+//  6. the queueLock of a CQ; those of a QP's two CQs one after the other
+//  7. MW.ownerMu, then windowSet.mu
+//  8. eventReader.mu, then Context.mu; driver.MRs.mu, driver.MRs.usersMu, QP.gidMu,
+//     gidHints.mu, Context.attrMu, commonChannels.mu; the lock of contexts
 //
-// A kernel command may be issued under any of 1 to 7. Provider methods are called
-// under 5 or 7.
+// A kernel command may be issued under any of 1 to 6. Provider methods are called
+// under 4 or 6.
 type object struct {
 	ctx    *Context
 	life   lifecycle // the CQ, QP or other object that this is a part of

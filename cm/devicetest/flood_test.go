@@ -117,10 +117,11 @@ func TestDeviceFlood(t *testing.T) {
 			files = max(files, uint64(max(count(t, "fd")-fds, 0)))
 		}
 	}
+	descriptors := min(2*most, channels(t)) + 16
 	t.Logf("%d clients beside %d half-open requests in %v; at most %d QPs, %d goroutines and %d descriptors more",
 		clients, crowd, time.Since(start), qps, routines, files)
-	if qps > most || routines > 2*most || files > channels+16 {
-		t.Errorf("more than %d QPs, %d goroutines or %d descriptors", most, 2*most, channels+16)
+	if qps > most || routines > 2*most || files > uint64(descriptors) {
+		t.Errorf("more than %d QPs, %d goroutines or %d descriptors", most, 2*most, descriptors)
 	}
 	m.leave()
 	check(t, l.Close())

@@ -45,8 +45,12 @@ func hungUp(fd int) bool {
 }
 
 // forgetClosed removes the descriptors that the library has closed, because their numbers are
-// reused.
+// reused. It looks at all when there are twice as many as it left the last time.
 func (k *Kernel) forgetClosed() {
+	if len(k.channels) < k.forgetAt {
+		return
+	}
+	defer func() { k.forgetAt = 2*len(k.channels) + 1 }()
 	for fd, mine := range k.channels {
 		if hungUp(mine) {
 			_ = unix.Close(mine) // a socket of this process that is open

@@ -80,6 +80,7 @@ type Kernel struct {
 	nextQPN    uint32
 	nextSRQN   uint32
 	nextKey    int
+	forgetAt   int // see forgetClosed
 }
 
 // NewKernel returns the kernel of a device with one active RoCE port and three GIDs.
