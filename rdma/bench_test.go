@@ -116,27 +116,54 @@ func BenchmarkGrow(b *testing.B) {
 func BenchmarkIdle(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			var waiting sync.WaitGroup
-			b.Cleanup(waiting.Wait) // after the connections are closed
-			o := Options{Depth: 1, EagerSize: 256, KeepAlive: -1}
-			clients, servers, _ := honestConns(b, n, &o, &ListenOptions{Options: o})
-			for _, c := range append(clients, servers...) {
-				waiting.Go(func() {
-					if _, err := c.Recv(b.Context()); err == nil {
-						b.Error("a message that nobody has sent")
-					}
-				})
-			}
+			idleConns(b, n)
 			used, began := cpuTime(b), time.Now()
 			for b.Loop() {
 				<-time.After(100 * time.Millisecond) // it is this time that is measured
 			}
 			used = cpuTime(b) - used
-			threads, err := os.ReadDir("/proc/self/task")
-			b.ReportMetric(float64(len(good(b, threads, err))), "threads")
+			b.ReportMetric(float64(threads(b)), "threads")
 			b.ReportMetric(float64(used.Microseconds())/time.Since(began).Seconds(), "cpu-us/s")
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+}
+
+// idleConns returns both ends of n connections. A call waits for a message of each.
+func idleConns(t testing.TB, n int) []*Conn {
+	t.Helper()
+	var waiting sync.WaitGroup
+	t.Cleanup(waiting.Wait) // after the connections are closed
+	o := Options{Depth: 1, EagerSize: 256, KeepAlive: -1}
+	clients, servers, _ := honestConns(t, n, &o, &ListenOptions{Options: o})
+	all := append(clients, servers...)
+	for _, c := range all {
+		waiting.Go(func() {
+			if _, err := c.Recv(t.Context()); err == nil {
+				t.Error("a message that nobody has sent")
+			}
+		})
+	}
+	return all
+}
+
+// threads returns the number of threads of the process.
+func threads(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/task")
+	return len(good(t, all, err))
+}
+
+// TestIdleThreads checks that calls that wait need no thread.
+func TestIdleThreads(t *testing.T) {
+	const n = 100
+	idleConns(t, 1)
+	before := threads(t)
+	for _, c := range idleConns(t, n) {
+		soon(t, "the call waits", c.waiting)
+	}
+	if more := threads(t) - before; more > n/4 {
+		t.Errorf("%d calls that wait take %d threads", 2*n, more)
 	}
 }
 

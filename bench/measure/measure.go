@@ -46,6 +46,10 @@ type Level struct {
 	// Call sends n bytes and waits for SmallSize bytes. A level that has it has no other operation but Close.
 	Call func(n int) error
 
+	// Addr is where the level listens, and DialAt is Dial to the level of another process, or nil.
+	Addr   string
+	DialAt func(addr string) (Conn, error)
+
 	many []Conn
 }
 
@@ -152,16 +156,25 @@ func Main(name string, open func(addr string, tails bool) ([]*Level, error)) {
 	addr := flag.String("addr", "10.9.0.1", "address of the device")
 	rounds := flag.Int("rounds", 25, "number of rounds")
 	tail := flag.Int("tail", 0, "measure the times of this many single operations instead")
+	idle := flag.Int("idle", 0, "measure this many idle connections to another process, and small messages beside them")
+	dial := flag.String("dial", "", "connect the connections of -idle to the address; the program starts itself with it")
 	flag.IntVar(&churnGOGC, "gogc", churnGOGC, "GOGC beside which messages are measured, with -tail")
 	flag.Parse()
 	err := errors.New("unexpected argument, or a number below 1")
-	if flag.NArg() == 0 && *rounds > 0 && *tail >= 0 {
+	if flag.NArg() == 0 && *rounds > 0 && *tail >= 0 && *idle >= 0 {
 		debug.SetGCPercent(-1) // do not measure garbage collections
-		if *tail == 0 {
+		if *tail == 0 && *idle == 0 {
 			runtime.GOMAXPROCS(1)
 		}
 		var levels []*Level
-		if levels, err = open(*addr, *tail > 0); err == nil {
+		levels, err = open(*addr, *tail > 0)
+		switch {
+		case err != nil:
+		case *dial != "":
+			err = dialIdle(levels[0], *dial, *idle)
+		case *idle > 0:
+			err = beside(os.Stdout, levels[0], *idle, *rounds)
+		default:
 			err = Run(os.Stdout, *rounds, *tail, levels...)
 		}
 	}
@@ -177,7 +190,7 @@ func Run(w io.Writer, rounds, tail int, levels ...*Level) (err error) {
 	if tail > 0 {
 		err = tails(w, levels[0], tail)
 	} else {
-		err = costs(w, levels, rounds)
+		err = costs(w, levels, rounds, (*Level).operations)
 	}
 	for _, l := range levels {
 		err = errors.Join(err, l.close())
@@ -185,13 +198,13 @@ func Run(w io.Writer, rounds, tail int, levels ...*Level) (err error) {
 	return err
 }
 
-// costs prints the median CPU time of each operation, and the ratio of two levels.
-func costs(w io.Writer, levels []*Level, rounds int) error {
-	for k, o := range levels[0].operations() {
+// costs prints the median CPU time of each of some operations, and the ratio of two levels.
+func costs(w io.Writer, levels []*Level, rounds int, of func(*Level) []operation) error {
+	for k, o := range of(levels[0]) {
 		all := make([][]float64, len(levels))
 		for range rounds {
 			for i, l := range levels {
-				c, err := cost(l.operations()[k])
+				c, err := cost(of(l)[k])
 				if err != nil {
 					return fmt.Errorf("%s%s: %w", o.name, l.Name, err)
 				}

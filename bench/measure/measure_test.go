@@ -57,6 +57,15 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A level that cannot connect to another process has no idle connections.
+func TestIdleRefused(t *testing.T) {
+	f := &fake{}
+	err := beside(&strings.Builder{}, &Level{Conn: f, Close: func() error { return nil }}, 1, 1)
+	if err == nil || !strings.Contains(err.Error(), "idle") || f.closed.Load() != 1 {
+		t.Errorf("%v, %d closed", err, f.closed.Load())
+	}
+}
+
 // The error of an operation ends the run, and names it.
 func TestRunFails(t *testing.T) {
 	f, failure := &fake{}, errors.New("no device")

@@ -12,7 +12,7 @@ import (
 // Handler, which has a goroutine and a context, and by CallBuffer from a Region, without a copy.
 func newCalls(ctx context.Context, addr string) ([]*measure.Level, error) {
 	o := &rdma.Options{KeepAlive: -1}
-	echo, err := newEasy(ctx, addr, o)
+	echo, err := newEasy(ctx, addr, &rdma.ListenOptions{Options: *o})
 	if err != nil {
 		return nil, err
 	}

@@ -30,18 +30,20 @@ type easyConn struct {
 	buf rdma.Buffer // of the first
 }
 
-func newEasy(ctx context.Context, addr string, o *rdma.Options) (*measure.Level, error) {
+func newEasy(ctx context.Context, addr string, o *rdma.ListenOptions) (*measure.Level, error) {
 	e := &easy{ctx: ctx, data: make([]byte, largeSize), region: rdma.NewRegion(4096), served: make(chan error)}
+	o.MaxConns, o.MaxConnsPerPeer = -1, -1
 	var err error
-	if e.l, err = rdma.Listen(addr+":0", &rdma.ListenOptions{Options: *o}); err != nil {
+	if e.l, err = rdma.Listen(addr+":0", o); err != nil {
 		return nil, err
 	}
 	go e.accept()
-	dial := func() (easyConn, error) {
-		c, err := rdma.Dial(ctx, e.l.Addr().String(), o)
+	dial := func(addr string) (easyConn, error) {
+		c, err := rdma.Dial(ctx, addr, &o.Options)
 		return easyConn{Conn: c, of: e}, err
 	}
-	client, err := dial()
+	at := e.l.Addr().String()
+	client, err := dial(at)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +53,13 @@ func newEasy(ctx context.Context, addr string, o *rdma.Options) (*measure.Level,
 	}
 	client.buf, err = client.Alloc(smallSize)
 	return &measure.Level{
-		Conn:  client,
-		Dial:  func() (measure.Conn, error) { return dial() },
-		Read:  func() error { return client.ReadBuffer(ctx, client.buf, token, 0) },
-		Write: func() error { return client.WriteBuffer(ctx, client.buf, token, 0) },
-		Close: func() error { return errors.Join(e.region.Close(), e.l.Close()) },
+		Conn:   client,
+		Dial:   func() (measure.Conn, error) { return dial(at) },
+		Read:   func() error { return client.ReadBuffer(ctx, client.buf, token, 0) },
+		Write:  func() error { return client.WriteBuffer(ctx, client.buf, token, 0) },
+		Close:  func() error { return errors.Join(e.region.Close(), e.l.Close()) },
+		Addr:   at,
+		DialAt: func(addr string) (measure.Conn, error) { return dial(addr) },
 	}, err
 }
 

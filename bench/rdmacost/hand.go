@@ -41,29 +41,34 @@ func newHand(ctx context.Context, addr string) (*measure.Level, error) {
 	if err := errors.Join(large.listen(addr), small.listen(addr)); err != nil {
 		return nil, err
 	}
-	client, err := large.dial()
+	client, err := large.dial(large.l.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	b := client.conn.PrivateData()
 	at, rkey := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:])
 	data := client.sends.SGE(0, smallSize)
-	return &measure.Level{
-		Conn:  client,
-		Dial:  func() (measure.Conn, error) { return small.dial() },
-		Read:  func() error { return client.wait(client.conn.PostRead(0, uverbs.Signaled, at, rkey, data)) },
-		Write: func() error { return client.wait(client.conn.PostWrite(0, uverbs.Signaled, at, rkey, data)) },
-		Close: func() error { return errors.Join(large.shared.Close(), large.l.Close(), small.l.Close()) },
-	}, nil
+	l := &measure.Level{
+		Conn:   client,
+		Read:   func() error { return client.wait(client.conn.PostRead(0, uverbs.Signaled, at, rkey, data)) },
+		Write:  func() error { return client.wait(client.conn.PostWrite(0, uverbs.Signaled, at, rkey, data)) },
+		Close:  func() error { return errors.Join(large.shared.Close(), large.l.Close(), small.l.Close()) },
+		Addr:   small.l.Addr().String(),
+		DialAt: func(addr string) (measure.Conn, error) { return small.dial(addr) },
+	}
+	l.Dial = func() (measure.Conn, error) { return l.DialAt(l.Addr) }
+	return l, nil
 }
 
 func (h *hand) listen(addr string) (err error) {
 	h.served = make(chan error)
-	o := &cm.ListenOptions{Options: cm.Options{QP: uverbs.QPConfig{MaxInline: smallSize}, Setup: func(c *cm.Conn) error {
+	o := &cm.ListenOptions{MaxConns: -1, MaxConnsPerPeer: -1}
+	o.QP.MaxInline = smallSize
+	o.Setup = func(c *cm.Conn) error {
 		s := &side{ctx: h.ctx, size: h.size, most: smallSize}
 		h.sides.Store(c, s)
 		return s.setUp(c)
-	}}}
+	}
 	if h.size == largeSize {
 		o.Prepare = h.share
 	}
@@ -73,9 +78,9 @@ func (h *hand) listen(addr string) (err error) {
 	return err
 }
 
-func (h *hand) dial() (*side, error) {
+func (h *hand) dial(addr string) (*side, error) {
 	s := &side{ctx: h.ctx, size: smallSize, most: h.size, data: make([]byte, h.size), served: h.served}
-	_, err := cm.Dial(h.ctx, h.l.Addr().String(), &cm.Options{QP: uverbs.QPConfig{MaxInline: smallSize}, Setup: s.setUp})
+	_, err := cm.Dial(h.ctx, addr, &cm.Options{QP: uverbs.QPConfig{MaxInline: smallSize}, Setup: s.setUp})
 	return s, err
 }
 

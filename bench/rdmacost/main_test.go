@@ -15,6 +15,8 @@ func TestLevels(t *testing.T) {
 		"cm":   {"read ", "write ", "small ", "large ", "connect ", "many "},
 		"tcp":  {"small ", "large ", "connect ", "many "},
 
+		"rsocket": {"small ", "large ", "connect ", "many "},
+
 		"calls":  {"small_echo ", "4KiB_call ", "64KiB_handled ", "large_region "},
 		"sealed": {"small_sealed ", "small_ratio ", "64KiB_tls ", "large_tls ", "connect_sealed ", "many_tls "},
 
@@ -29,6 +31,13 @@ func TestLevels(t *testing.T) {
 			levels, err := open(t.Context(), addr, level, false)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if at := levels[0].Addr; at == "" {
+				t.Error("no address for idle connections")
+			} else if c, err := levels[0].DialAt(at); err != nil {
+				t.Error(err)
+			} else if err := c.Close(); err != nil {
+				t.Error(err)
 			}
 			var b strings.Builder
 			if err := measure.Run(&b, 1, 0, levels...); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 
 	"github.com/goverbs/goverbs/bench/measure"
+	"github.com/goverbs/goverbs/rsocket"
 )
 
 // overStream does the work on connections of package net. A message begins with its length.
@@ -28,18 +30,31 @@ func newTCP(addr string) (*measure.Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStream(l, func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) })
+	return newStream(l, func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) })
 }
 
-func newStream(l net.Listener, connect func() (net.Conn, error)) (*measure.Level, error) {
+func newRsocket(addr string) (*measure.Level, error) {
+	config := rsocket.Config{RecvBuffer: *buffer, SendBuffer: *buffer, KeepAlive: *keepAlive}
+	lc := rsocket.ListenConfig{Config: config, MaxConns: -1, MaxConnsPerPeer: -1}
+	l, err := lc.Listen(context.Background(), "tcp", addr+":0")
+	if err != nil {
+		return nil, err
+	}
+	d := rsocket.Dialer{Config: config}
+	return newStream(l, func(addr string) (net.Conn, error) { return d.DialContext(context.Background(), "tcp", addr) })
+}
+
+func newStream(l net.Listener, connect func(addr string) (net.Conn, error)) (*measure.Level, error) {
 	t := &overStream{l, make([]byte, largeSize), make(chan error)}
 	go t.accept()
-	dial := func() (measure.Conn, error) {
-		c, err := connect()
+	at := l.Addr().String()
+	dial := func(addr string) (measure.Conn, error) {
+		c, err := connect(addr)
 		return streamConn{c, t}, err
 	}
-	client, err := dial()
-	return &measure.Level{Conn: client, Dial: dial, Close: l.Close}, err
+	client, err := dial(at)
+	return &measure.Level{Conn: client, Dial: func() (measure.Conn, error) { return dial(at) }, Close: l.Close, Addr: at,
+		DialAt: dial}, err
 }
 
 func (t *overStream) accept() {

@@ -23,7 +23,7 @@ func sealed(ctx context.Context, addr string) ([]*measure.Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	easy, err := newEasy(ctx, addr, &rdma.Options{KeepAlive: -1, TLS: config, Seal: true})
+	easy, err := newEasy(ctx, addr, &rdma.ListenOptions{Options: rdma.Options{KeepAlive: -1, TLS: config, Seal: true}})
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func sealed(ctx context.Context, addr string) ([]*measure.Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := newStream(tls.NewListener(l, config), func() (net.Conn, error) {
-		c, err := rsocket.Dial("tcp", l.Addr().String())
+	stream, err := newStream(tls.NewListener(l, config), func(addr string) (net.Conn, error) {
+		c, err := rsocket.Dial("tcp", addr)
 		if err != nil {
 			return nil, err
 		}

@@ -3,10 +3,16 @@
 package speed
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/goverbs/goverbs/testbed/vm"
 )
+
+// limits let a process have 10,000 connections: memory, and descriptors.
+const limits = "ulimit -l unlimited; ulimit -n 100000; ip link set lo up;"
+
+const idleLimit = 100_000 // instructions in a second, 0.003 % of a CPU
 
 const unlimited = "ulimit -l unlimited; " + ready
 
@@ -48,5 +54,33 @@ func scaleOfMemory(t *testing.T, g *vm.Guest, goes, inC string) {
 	// The Go heap maps 64 MiB at a time, so the mapped memory is not exact.
 	if all[0] > all[1] {
 		t.Errorf("a CQ and a QP take %.0f bytes, resident and mapped, C's %.0f", all[0], all[1])
+	}
+}
+
+// TestIdle checks that a process with 10,000 idle connections, each with a goroutine that waits for a message, uses no
+// CPU time and no more threads than with one, and that a message and its echo cost the same beside them.
+func TestIdle(t *testing.T) {
+	g := vm.Start(t, vm.Config{Kernel: "6.12", Root: true, ICount: true, MemoryMB: 6144, RXE: true})
+	program := install(t, g, "bench/rdmacost")
+	for _, level := range []string{"cm", "rdma -keepalive -1ns -depth 4 -eager 256 -shared 4096",
+		"rsocket -keepalive -1ns -buffer 4096", "tcp"} {
+		run := func(n int) figures {
+			return measure(t, g, fmt.Sprintf("%s sysctl -q vm.max_map_count=1000000; "+
+				"%s -addr 10.9.0.1 -rounds 9 -idle %d -level %s", limits, program, n, level))
+		}
+		one, many := run(1), run(10000)
+		t.Logf("%s: instructions in a second, threads, instructions of a message and its echo", level)
+		for _, f := range []figures{one, many} {
+			t.Logf("%8.0f %3.0f %8.0f", f["idle.cpu"], f["idle.threads"], f["small"])
+		}
+		if many["idle.cpu"] > idleLimit {
+			t.Errorf("%s: 10,000 idle connections take %.0f instructions in a second", level, many["idle.cpu"])
+		}
+		if more := many["idle.threads"] - one["idle.threads"]; more > 2 { // as many start now and then
+			t.Errorf("%s: 10,000 idle connections take %.0f threads", level, more)
+		}
+		if a, b := one["small"], many["small"]; a == 0 || b > a*1.05 {
+			t.Errorf("%s: a message and its echo cost %.0f instructions, and %.0f alone", level, b, a)
+		}
 	}
 }
