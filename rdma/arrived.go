@@ -48,7 +48,8 @@ func (c *Conn) handleReady() bool {
 }
 
 // errUnavailable is the error of calls whose handlers do not begin.
-var errUnavailable = &CallError{CodeUnavailable, "the server is shutting down, and has not begun to handle the call"}
+var errUnavailable = &CallError{Code: CodeUnavailable,
+	Text: "the server is shutting down, and has not begun to handle the call"}
 
 // drain has the calls that receive return ErrShutdown.
 func (c *Conn) drain() {

@@ -1,7 +1,6 @@
 package rdma
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,14 +117,6 @@ func (c *Conn) trailer(ctx context.Context, n int, copied bool) (t trailer, err 
 			c.remote.eager, n)
 	}
 	return t, nil
-}
-
-// fits reports whether a trailer can be sent with a body of n bytes, or with its offer. A deadline alone does not make
-// a body an offer.
-func (c *Conn) fits(n int, copied bool, t *trailer) bool {
-	eager, size := c.remote.eager, t.size()
-	return copied && n+size <= eager ||
-		c.offerLen()+size <= eager && n > 0 && len(c.windows) > 0 && (n > eager || len(t.pairs) > 0)
 }
 
 // newCall waits for a free number.
@@ -384,31 +375,49 @@ func (c *Conn) ask(number int) (uint32, error) {
 	return k.serial, nil
 }
 
-// hasTrailers reports whether the peer has featureTrailers.
-func (c *Conn) hasTrailers() bool { return c.remote.features&featureTrailers != 0 }
-
-// readTerms returns the body of a call, and the terms in the trailer behind it.
-func readTerms(b []byte) (body []byte, t terms, err error) {
-	body, read, err := cutTrailer(b)
+// repliedVariant handles a reply with a trailer, or an error in place of a reply.
+func (c *Conn) repliedVariant(m Message) error {
+	b := m.Buffer.m.bytes[:m.n]
+	if !c.hasReplyTrailers() {
+		e, err := parseCallError(b)
+		if err != nil {
+			return err
+		}
+		return c.repliedError(e, m)
+	}
+	body, t, err := cutTrailer(b)
 	if err != nil {
-		return nil, t, err
+		return err
 	}
-	t.pairs = bytes.Clone(read.pairs) // nil without any
-	if read.timeout > 0 {
-		t.deadline = time.Now().Add(read.timeout)
+	x, err := t.termsOfReply()
+	if err != nil {
+		return err
 	}
-	return body, t, nil
+	if t.code > 0 {
+		e, err := newCallError(Code(t.code), body)
+		if err != nil {
+			return err
+		}
+		e.pairs = string(x.pairs)
+		return c.repliedError(e, m)
+	}
+	m.n, m.terms = len(body), &x
+	return c.replied(m)
 }
 
-// Metadata returns what the peer has sent beside a call by [WithMetadata], or nil: if there is none, if the message is
-// not a call, and when it has its reply. A [Handler] has it until it returns: [Request.Metadata].
+// Metadata returns what the peer has sent beside a call by [WithMetadata], or nil: if there is none, and when the call
+// has its reply. A [Handler] has it until it returns: [Request.Metadata]. Of a reply that [Conn.Call] has returned, it
+// returns what the peer has set by [Message.SetReplyMetadata], also after Release. Other messages have none.
 func (m Message) Metadata() map[string]string {
 	return decodePairs(m.pairs())
 }
 
-// pairs returns the encoded metadata of a call that has no reply yet, or nil.
+// pairs returns the encoded metadata of a reply, or of a call that has no reply yet, or nil.
 func (m Message) pairs() []byte {
 	if m.kind != kindCall {
+		if m.terms != nil {
+			return m.terms.pairs
+		}
 		return nil
 	}
 	m.c.mu.Lock()
@@ -432,7 +441,7 @@ func (c *Conn) reply(m Message) (asked, error) {
 		return asked{}, ErrNotCall
 	}
 	was := *a
-	a.serial, a.ctx, a.terms = 0, nil, terms{}
+	a.serial, a.ctx, a.terms, a.out = 0, nil, terms{}, nil
 	return was, nil
 }
 
@@ -446,7 +455,7 @@ func (c *Conn) unreply(m Message, was asked) {
 		x.end(errReplied)
 		return
 	}
-	a.serial, a.ctx, a.terms = m.serial, x, was.terms
+	a.serial, a.ctx, a.terms, a.out = m.serial, x, was.terms, was.out
 	if a.canceled {
 		x.end(errCanceled)
 	}
@@ -471,12 +480,25 @@ func (m Message) IsCall() bool { return m.kind == kindCall }
 // those it may be called again. If the peer accepts no reply for two minutes, the connection ends with
 // [ErrReplyTimeout].
 func (m Message) Reply(ctx context.Context, b []byte) error {
-	return m.sendReply(func() error { return m.c.send(ctx, kindReply, m.number, b, nil) })
+	return m.sendReply(func(out *outgoing) error {
+		k, t, err := m.c.replyTrailer(out, len(b), true)
+		if err != nil {
+			return err
+		}
+		return m.c.send(ctx, k, m.number, b, t)
+	})
 }
 
 // ReplyBuffer replies with the bytes of a buffer, as [Conn.SendBuffer] sends them. See [Message.Reply].
 func (m Message) ReplyBuffer(ctx context.Context, b Buffer) error {
-	return m.sendReply(func() error { return m.c.sendBuffer(ctx, kindReply, m.number, b, nil) })
+	return m.sendReply(func(out *outgoing) error {
+		n, copied := b.copyable()
+		k, t, err := m.c.replyTrailer(out, n, copied)
+		if err != nil {
+			return err
+		}
+		return m.c.sendBuffer(ctx, k, m.number, b, t)
+	})
 }
 
 // ReplyError replies to a call with an error, which [Conn.Call] of the peer returns as a [*CallError]. Its code and
@@ -499,7 +521,10 @@ func (m Message) ReplyError(ctx context.Context, err error) error {
 	if !m.c.hasTrailers() {
 		return m.refuse(ctx, e)
 	}
-	return m.sendReply(func() error { return m.c.send(ctx, kindError, m.number, e.bytes(m.c.remote.eager), nil) })
+	return m.sendReply(func(out *outgoing) error {
+		body, t := m.c.encodeError(e, out)
+		return m.c.send(ctx, kindError, m.number, body, t)
+	})
 }
 
 // refuse closes the connection with the error of a call, unless the peer has canceled the call: then it does not look
@@ -523,13 +548,14 @@ func (m Message) refuse(ctx context.Context, e *CallError) error {
 	return c.opError("reply to", errors.Join(c.Err(), err))
 }
 
-func (m Message) sendReply(send func() error) error {
+// sendReply replies to a call by send, which gets the metadata that was set.
+func (m Message) sendReply(send func(out *outgoing) error) error {
 	if m.c == nil {
 		return ErrNotCall
 	}
 	was, err := m.c.reply(m)
 	if err == nil {
-		if err = send(); err != nil {
+		if err = send(was.out); err != nil {
 			m.c.unreply(m, was)
 		}
 	}

@@ -17,7 +17,7 @@ func TestErrorAfterClose(t *testing.T) {
 			if err := c.send(h.ctx, kindCall, k.number, []byte("call"), nil); err != nil {
 				t.Fatal(err)
 			}
-			h.send(kindError, 0, k.number, (&CallError{105, "no"}).bytes(4096))
+			h.send(kindError, 0, k.number, trailed("no", codeField(105)))
 			c.mu.Lock()
 			c.look()
 			if k.err == nil || k.m != (Message{}) {

@@ -47,7 +47,13 @@ const (
 type CallError struct {
 	Code Code
 	Text string // UTF-8; of a peer, at most 1024 bytes
+
+	pairs string // of metadata, encoded
 }
+
+// Metadata returns what the peer has sent beside the error by [Message.SetReplyMetadata], or nil. It is not passed on
+// if a handler returns the error of another server.
+func (e *CallError) Metadata() map[string]string { return decodePairs([]byte(e.pairs)) }
 
 // Error implements error.
 func (e *CallError) Error() string {
@@ -94,7 +100,7 @@ const (
 	maxErrorText = 1024 // bytes
 )
 
-// bytes returns the body of a kindError for a peer whose receives have the given length.
+// bytes returns the body of a kindError for a peer without featureReplyTrailers, whose receives have the given length.
 func (e *CallError) bytes(eager int) []byte {
 	text := cutText(e.Text, min(maxErrorText, eager-callErrorLen))
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(e.Code)), text...)
@@ -106,10 +112,14 @@ func parseCallError(b []byte) (*CallError, error) {
 		return nil, fmt.Errorf("%w: an error of %d bytes: it has %d to %d", ErrProtocol, len(b), callErrorLen,
 			callErrorLen+maxErrorText)
 	}
-	e := &CallError{Code: Code(binary.LittleEndian.Uint32(b)), Text: string(b[callErrorLen:])}
-	if e.Code == 0 || !utf8.ValidString(e.Text) {
-		return nil, fmt.Errorf("%w: an error with code %d, which is not 0, and the text %.40q, which is UTF-8", ErrProtocol,
-			e.Code, e.Text)
+	return newCallError(Code(binary.LittleEndian.Uint32(b)), b[callErrorLen:])
+}
+
+// newCallError checks the code and the text of a peer's error.
+func newCallError(code Code, text []byte) (*CallError, error) {
+	if code == 0 || len(text) > maxErrorText || !utf8.Valid(text) {
+		return nil, fmt.Errorf("%w: an error with code %d, which is not 0, and the text %.40q of %d bytes, which is UTF-8 "+
+			"of at most %d", ErrProtocol, code, text, len(text), maxErrorText)
 	}
-	return e, nil
+	return &CallError{Code: code, Text: string(text)}, nil
 }

@@ -94,3 +94,12 @@ func (c *Conn) Alloc(n int) (Buffer, error) {
 	}
 	return c.takeBuffer(m, n), nil
 }
+
+// hasTrailers reports whether the peer has featureTrailers.
+func (c *Conn) hasTrailers() bool { return c.remote.features&featureTrailers != 0 }
+
+// hasReplyTrailers reports whether the peer has featureReplyTrailers.
+func (c *Conn) hasReplyTrailers() bool {
+	const both = featureTrailers | featureReplyTrailers
+	return c.remote.features&both == both
+}

@@ -21,7 +21,7 @@ func TestDevice(t *testing.T) {
 		"FlushChanges": TestFlushChanges, "FlushRace": TestFlushRace,
 		"HandleErrors": TestHandleErrors, "HandleDeadline": TestHandleDeadline, "HandleLimit": TestHandleLimit,
 		"HandlePanics": TestHandlePanics, "HandleReplies": TestHandleReplies,
-		"DeadlineRoom": TestDeadlineRoom, "Metadata": TestMetadata,
+		"DeadlineRoom": TestDeadlineRoom, "Metadata": TestMetadata, "ReplyMetadata": TestReplyMetadata,
 		"ListenerShutdown": TestListenerShutdown, "ListenerShutdownTime": TestListenerShutdownTime,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
 		"TLS": TestTLS, "TLSRefused": TestTLSRefused, "Sealed": TestSealed,

@@ -40,7 +40,8 @@
 // other side: see [Message.Context] and [Conn.ServeCallsContext].
 //
 // [Conn.Handle] runs a [Handler] for each request, several at the same time. A handler has the deadline of its caller,
-// and what the caller has set by [WithMetadata]. Its error is a [*CallError] on the other side. [Handle] is for Serve:
+// and what the caller has set by [WithMetadata]. Its error is a [*CallError] on the other side, and
+// [Message.SetReplyMetadata] adds to the reply. [Handle] is for Serve:
 //
 //	err = l.Serve(ctx, rdma.Handle(handler, nil))
 //

@@ -19,6 +19,8 @@ func FuzzTrailer(f *testing.F) {
 	}
 	t := trailer{timeout: time.Second, pairs: appendPair(nil, "key", "value")}
 	f.Add(t.appendTo([]byte("body")))
+	t = trailer{code: 105, pairs: t.pairs}
+	f.Add(t.appendTo([]byte("text")))
 	f.Add(trailed("body", field(200, 1, 2, 3)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		body, got, err := cutTrailer(b)
@@ -40,11 +42,14 @@ func FuzzTrailer(f *testing.F) {
 			t.Errorf("%d pairs with %d bytes, a timeout of %v, a body of %d bytes of %d", len(pairs), size, got.timeout,
 				len(body), len(b))
 		}
+		if len(got.appendTo(nil)) != got.size() && got.size() > 0 {
+			t.Errorf("%d bytes, want %d", len(got.appendTo(nil)), got.size())
+		}
 		if len(got.appendTo(nil)) > maxTrailer {
 			return // it has fields that this package does not know
 		}
 		again, same, err := cutTrailer(got.appendTo(bytes.Clone(body)))
-		if err != nil || !bytes.Equal(again, body) || same.timeout != got.timeout {
+		if err != nil || !bytes.Equal(again, body) || same.timeout != got.timeout || same.code != got.code {
 			t.Errorf("%q, %+v, %v", again, same, err)
 		}
 	})
@@ -73,8 +78,13 @@ func FuzzCaller(f *testing.F) {
 	call := (&trailer{timeout: time.Second, pairs: appendPair(nil, "key", "value")}).appendTo([]byte("body"))
 	var o [offerLen]byte
 	(&offer{kind: kindCallTrailer, number: 3, length: 5000}).put(&o)
+	pair := field(fieldMetadata, 3, 'k', 'e', 'y', 'v')
 	f.Add(append(add(0x91, call), add(0x92, call)...))
-	f.Add(append(add(0xa0, (&CallError{Code: 1}).bytes(4096)), add(0xa1, nil)...))
+	f.Add(append(add(0xa0, trailed("text", codeField(105), pair)), add(0xa1, nil)...))
+	f.Add(append(add(0xa0, trailed("body", pair)), add(0x20, nil)...))
+	var r [offerLen]byte
+	(&offer{kind: kindReplyTrailer, length: 5000}).put(&r)
+	f.Add(add(0x30, trailed(string(r[:]), pair)))
 	f.Add(add(0x30, append(o[:], call[4:]...)))
 	f.Add(append(add(0x91, call), add(0x71, nil)...))
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -88,13 +98,17 @@ func FuzzCaller(f *testing.F) {
 				if _, ok := ctx.Deadline(); ok && len(r.Metadata()) > maxPairs {
 					t.Error("too much metadata")
 				}
-				return r.Bytes(), ctx.Err()
+				return r.Bytes(), errors.Join(ctx.Err(), r.SetReplyMetadata("key", "value"))
 			}, nil)
 		}()
 		go func() {
 			m, err := c.Call(WithMetadata(h.ctx, "key", "value"), nil)
 			if err == nil {
 				m.Release()
+			}
+			var e *CallError
+			if len(m.Metadata()) > maxPairs || errors.As(err, &e) && len(e.Metadata()) > maxPairs {
+				t.Error("too much metadata of a reply")
 			}
 			called <- err
 		}()

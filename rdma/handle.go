@@ -252,7 +252,7 @@ func (s *handling) fetch(ctx context.Context, in *incoming) {
 	m := c.takeArrived(c.firstArrived(func(m *Message) bool { return m.large == in }))
 	c.discard(m)
 	c.unlock()
-	s.replyError(ctx, m, &CallError{CodeResourceExhausted, err.Error()})
+	s.replyError(ctx, m, &CallError{Code: CodeResourceExhausted, Text: err.Error()})
 }
 
 func (s *handling) fetched() {
@@ -284,7 +284,7 @@ func (s *handling) run(ctx context.Context, m Message) {
 		return
 	}
 	var reply []byte
-	err := error(&CallError{CodeInternal, "the handler has ended its goroutine"})
+	err := error(&CallError{Code: CodeInternal, Text: "the handler has ended its goroutine"})
 	defer func() { s.reply(ctx, m, reply, err) }() // also if the handler calls runtime.Goexit
 	reply, err = s.call(x, &Request{m, m.pairs()})
 }
@@ -295,7 +295,7 @@ func (s *handling) call(ctx context.Context, r *Request) (reply []byte, err erro
 		if p := recover(); p != nil {
 			s.logger().Error("rdma: a handler has panicked", "local", s.c.local, "peer", s.c.peer, "panic", p, "stack",
 				string(debug.Stack()))
-			reply, err = nil, &CallError{CodeInternal, "the handler has panicked"}
+			reply, err = nil, &CallError{Code: CodeInternal, Text: "the handler has panicked"}
 		}
 	}()
 	reply, err = s.handler(context.WithValue(ctx, requestKey{}, r), r)
@@ -325,7 +325,7 @@ func (s *handling) reply(ctx context.Context, m Message, reply []byte, err error
 	if errors.As(err, &e) {
 		err = e.Err // without the addresses
 	}
-	s.replyError(ctx, m, &CallError{CodeResourceExhausted, "the reply cannot be sent: " + err.Error()})
+	s.replyError(ctx, m, &CallError{Code: CodeResourceExhausted, Text: "the reply cannot be sent: " + err.Error()})
 }
 
 // replyError sends an error to the caller.

@@ -250,7 +250,7 @@ func TestMetadataLimits(t *testing.T) {
 		want error
 		text string
 	}{
-		{many, rdma.ErrTooLong, "metadata of 17 pairs: a call has at most 16"},
+		{many, rdma.ErrTooLong, "metadata of 17 pairs: a call or reply has at most 16"},
 		{rdma.WithMetadata(many, "0", ""), rdma.ErrTooLong, "17 pairs"},
 		{rdma.WithMetadata(limit(t), "k", strings.Repeat("v", 1024)), rdma.ErrTooLong, "metadata of 1025 bytes"},
 		{rdma.WithMetadata(limit(t), "", ""), uverbs.ErrInvalid, "a key of metadata with 0 bytes"},

@@ -89,8 +89,8 @@ func TestHandleGivenUp(t *testing.T) {
 			}
 			continue
 		}
-		if e, err := parseCallError(body); k != kindError || err != nil || e.Code != want {
-			t.Errorf("call %d gets kind %d, %v, %v", number, k, e, err)
+		if _, read, err := cutTrailer(body); k != kindError || err != nil || Code(read.code) != want {
+			t.Errorf("call %d gets kind %d, %q, %v", number, k, body, err)
 		}
 	}
 	if n := len(began); n > 0 {

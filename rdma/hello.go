@@ -64,14 +64,15 @@ func (v versions) String() string {
 type features uint32
 
 const (
-	featureCancel    features = 1 << iota // kindCancel
-	featureTrailers                       // kindCallTrailer and kindError
-	featureTLS                            // the connection begins with a handshake of TLS: only with Options.TLS
-	featureWindow                         // more credits than the peer's depth, up to the window in its hello
-	featureCanSeal                        // the side can seal, and has room for it in its receives: only with featureTLS
-	featureWantsSeal                      // the side wants to: with Options.Seal
+	featureCancel        features = 1 << iota // kindCancel
+	featureTrailers                           // kindCallTrailer and kindError
+	featureTLS                                // the connection begins with a handshake of TLS: only with Options.TLS
+	featureWindow                             // more credits than the peer's depth, up to the window in its hello
+	featureCanSeal                            // the side can seal, and has room for that in receives: only with featureTLS
+	featureWantsSeal                          // the side wants to: with Options.Seal
+	featureReplyTrailers                      // kindReplyTrailer, beside featureTrailers
 
-	allFeatures = featureCancel | featureTrailers | featureWindow
+	allFeatures = featureCancel | featureTrailers | featureWindow | featureReplyTrailers
 )
 
 // fieldWindow is the type of the field with the window.

@@ -126,9 +126,12 @@ func TestHostileVariants(t *testing.T) {
 	}
 }
 
-// TestHostileErrors checks that the connection ends if an error of a call is wrong.
+// TestHostileErrors checks that the connection ends if an error of a call is wrong, from a peer without trailers of
+// replies.
 func TestHostileErrors(t *testing.T) {
 	t.Parallel()
+	old := honestHello()
+	old.features &^= featureReplyTrailers
 	for name, b := range map[string][]byte{
 		"nothing":   nil,
 		"short":     {1, 0, 0},
@@ -137,16 +140,7 @@ func TestHostileErrors(t *testing.T) {
 		"long":      append([]byte{1, 0, 0, 0}, strings.Repeat("x", maxErrorText+1)...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, h := hostilePair(t, nil, honestHello())
-			called := make(chan error, 1)
-			go func() { _, err := c.Call(h.ctx, []byte("call")); called <- err }()
-			if k, number, body := h.recv(); k != kindCallTrailer || number != 0 || !bytes.HasPrefix(body, []byte("call")) {
-				t.Fatalf("kind %d, number %d, %q", k, number, body)
-			}
-			h.send(kindError, 0, 0, b)
-			if err := <-called; !errors.Is(err, ErrProtocol) {
-				t.Errorf("Call returns %v", err)
-			}
+			breaksCall(t, old, func(h *hostile) { h.send(kindError, 0, 0, b) })
 		})
 	}
 }
@@ -231,7 +225,7 @@ func TestOldCaller(t *testing.T) {
 		if good = !good; good {
 			return []byte("yes"), nil
 		}
-		return nil, &CallError{105, "no"}
+		return nil, &CallError{Code: 105, Text: "no"}
 	}, &HandleOptions{MaxHandlers: 1})
 	var reason *CloseError
 	if !errors.As(err, &reason) || reason.Code != 105 || reason.Text != "no" {

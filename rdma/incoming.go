@@ -1,9 +1,11 @@
 package rdma
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -34,6 +36,9 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	m := Message{c: c, n: int(o.length), kind: o.kind, number: o.number, large: in}
 	c.repost(slot)
 	if o.kind == kindReply {
+		if len(t.pairs) > 0 {
+			m.terms = &terms{pairs: t.pairs}
+		}
 		return c.replied(m)
 	}
 	if err := c.queue(m); err != nil {
@@ -46,16 +51,17 @@ func (c *Conn) offeredBy(slot *memory, number, n int) error {
 	return nil
 }
 
-// parseOffered checks an offer, and returns the terms of a call with a trailer. The kind of the offer is that without
-// variant.
+// parseOffered checks an offer, and returns the terms of a call or reply with a trailer. The kind of the offer is that
+// without variant.
 func (c *Conn) parseOffered(b []byte) (o offer, t terms, err error) {
 	fixed := offerLen
 	if c.seal != nil && c.seal.opening {
 		fixed = sealedOfferLen
 	}
 	trailed := len(b) > fixed && c.hasTrailers()
+	var read trailer
 	if trailed {
-		if b, t, err = readTerms(b); err != nil {
+		if b, read, err = cutTrailer(b); err != nil {
 			return o, t, err
 		}
 	}
@@ -65,11 +71,16 @@ func (c *Conn) parseOffered(b []byte) (o offer, t terms, err error) {
 	if o, err = parseOffer(b[:offerLen], c.options.MaxMessage); err != nil {
 		return o, t, err
 	}
-	if (o.kind == kindCallTrailer) != trailed {
-		return o, t, fmt.Errorf("%w: an offer of a message of kind %d, with a trailer: %v", ErrProtocol, o.kind, trailed)
+	if (o.kind&variant != 0) != trailed || o.kind == kindReplyTrailer && (!c.hasReplyTrailers() || read.code > 0) {
+		return o, t, fmt.Errorf("%w: an offer of a message of kind %d, with a trailer: %v, and of code %d", ErrProtocol,
+			o.kind, trailed, read.code)
 	}
-	o.kind = o.kind.base()
-	return o, t, nil
+	if o.kind = o.kind.base(); o.kind == kindReply {
+		t, err = read.termsOfReply()
+	} else {
+		t, err = read.termsOfCall()
+	}
+	return o, t, err
 }
 
 func (c *Conn) newIncoming() *incoming {
@@ -314,4 +325,25 @@ func (c *Conn) forged(err error) error {
 		c.discard(c.takeArrived(0))
 	}
 	return end
+}
+
+// termsOfCall returns the terms of a call with this trailer. They do not refer to its memory.
+func (t *trailer) termsOfCall() (x terms, err error) {
+	if t.code > 0 {
+		return x, fmt.Errorf("%w: a call with the code of an error, %d", ErrProtocol, t.code)
+	}
+	x.pairs = bytes.Clone(t.pairs) // nil without any
+	if t.timeout > 0 {
+		x.deadline = time.Now().Add(t.timeout)
+	}
+	return x, nil
+}
+
+// termsOfReply returns the terms of a reply with this trailer. They do not refer to its memory.
+func (t *trailer) termsOfReply() (x terms, err error) {
+	if t.timeout > 0 {
+		return x, fmt.Errorf("%w: a reply with a timeout of %v", ErrProtocol, t.timeout)
+	}
+	x.pairs = bytes.Clone(t.pairs)
+	return x, nil
 }

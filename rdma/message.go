@@ -14,6 +14,7 @@ type Message struct {
 	imm    uint32
 	write  bool // a WRITE with immediate
 	large  *incoming
+	terms  *terms // of a reply with metadata, or nil
 }
 
 // Imm returns the immediate data of a WRITE by [Conn.WriteImm]. Such a message has no bytes, and Len returns

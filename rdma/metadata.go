@@ -13,7 +13,7 @@ type outgoing struct {
 	pairs []byte
 	count int
 	size  int   // of keys and values, in bytes
-	err   error // what Call returns
+	err   error // what Call returns; nil for replies
 }
 
 type outgoingKey struct{}
@@ -21,7 +21,7 @@ type outgoingKey struct{}
 // WithMetadata returns a context whose calls send a pair of metadata to the peer's handler, beside those that ctx has
 // for its calls, and in place of a pair with the same key. It serves what belongs to a call and not to its request: a
 // tenant, the id of a trace, a credential. [Message.Metadata] returns it on the other side. The metadata of a request
-// is not that of the calls which its handler makes.
+// is not that of the calls which its handler makes. A reply has metadata of its own: see [Message.SetReplyMetadata].
 //
 // A call has up to 16 pairs, and keys and values together up to 1024 bytes, or what fits into Options.EagerSize of the
 // peer. A key has 1 to 255 bytes of UTF-8, and a value may have any bytes. [Conn.Call] and [Conn.CallBuffer] return
@@ -66,10 +66,10 @@ func checkOutgoing(key string, count, size int) error {
 		return fmt.Errorf("%w: a key of metadata with %d bytes, %.40q: use 1 to %d bytes of UTF-8", uverbs.ErrInvalid,
 			len(key), key, maxKey)
 	case count > maxPairs:
-		return fmt.Errorf("%w: metadata of %d pairs: a call has at most %d: send the others in the request", ErrTooLong,
-			count, maxPairs)
+		return fmt.Errorf("%w: metadata of %d pairs: a call or reply has at most %d: send the others in its bytes",
+			ErrTooLong, count, maxPairs)
 	case size > maxMetadata:
-		return fmt.Errorf("%w: metadata of %d bytes: a call has at most %d: send what is longer in the request",
+		return fmt.Errorf("%w: metadata of %d bytes: a call or reply has at most %d: send what is longer in its bytes",
 			ErrTooLong, size, maxMetadata)
 	}
 	return nil

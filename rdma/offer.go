@@ -52,7 +52,7 @@ func (c *Conn) closeWindows() error {
 func (c *Conn) idleWindow(k kind) *window {
 	half := len(c.windows) / 2
 	windows := c.windows[:half]
-	if k == kindReply {
+	if k.base() == kindReply {
 		windows = c.windows[half:]
 	}
 	for i := range windows {
@@ -142,7 +142,7 @@ func (c *Conn) lockToOffer(ctx context.Context, k kind) error {
 	switch {
 	case c.mayOffer(k) && c.usable() == nil && ctx.Err() == nil:
 		return nil
-	case k == kindReply:
+	case k.base() == kindReply:
 		return c.waitToSend(ctx, needReplyOffer)
 	}
 	return c.waitToSend(ctx, needOffer)

@@ -345,7 +345,11 @@ func (c *Conn) dispatchVariant(k kind, number int, slot *memory, n int) error {
 		return nil
 	case !c.hasTrailers():
 	case k == kindCallTrailer:
-		body, t, err := readTerms(slot.bytes[:n])
+		body, read, err := cutTrailer(slot.bytes[:n])
+		if err != nil {
+			return err
+		}
+		t, err := read.termsOfCall()
 		if err != nil {
 			return err
 		}
@@ -355,11 +359,7 @@ func (c *Conn) dispatchVariant(k kind, number int, slot *memory, n int) error {
 		c.calls.asked[number].terms = t
 		return nil
 	case k == kindError:
-		e, err := parseCallError(slot.bytes[:n])
-		if err != nil {
-			return err
-		}
-		return c.repliedError(e, Message{Buffer: Buffer{m: slot}, n: n, kind: kindReply, number: number})
+		return c.repliedVariant(Message{Buffer: Buffer{m: slot}, n: n, kind: kindReply, number: number})
 	}
 	return fmt.Errorf("%w: a SEND of kind %d", ErrProtocol, k)
 }

@@ -206,7 +206,7 @@ func TestWireEncodesSealed(t *testing.T) {
 	(&offer{kind: kindMessage, length: uint64(len(message))}).put((*[offerLen]byte)(o[:]))
 	x.put(o[offerLen:])
 	h := honestHello()
-	h.features |= featureTLS | featureCanSeal | featureWantsSeal
+	h.features = featureCancel | featureTrailers | featureWindow | featureTLS | featureCanSeal | featureWantsSeal
 	w := wire{"hello client": h.bytes()}
 	for _, f := range []struct {
 		name string

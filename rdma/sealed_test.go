@@ -110,6 +110,7 @@ func TestSealedAsOthers(t *testing.T) {
 		"Messages": TestMessages, "SlowReceiver": TestSlowReceiver, "HeldMessages": TestHeldMessages, "Calls": TestCalls,
 		"LateReplies": TestLateReplies, "AllMessagesHeld": TestAllMessagesHeld, "HeldReplies": TestHeldReplies,
 		"MutualCalls": TestMutualCalls, "Forward": TestForward, "Stress": stress, "Metadata": TestMetadata,
+		"ReplyMetadata": TestReplyMetadata,
 		"HandleReplies": TestHandleReplies, "HandleErrors": TestHandleErrors, "CancelRace": TestCancelRace,
 		"OneSided": TestOneSided, "WriteImm": TestWriteImm, "Batch": TestBatch, "Slices": TestSlices,
 		"FanOut": TestFanOut, "RegionBuffers": TestRegionBuffers, "Flush": TestFlush, "TooLong": TestTooLong,

@@ -216,11 +216,12 @@ type asked struct {
 	canceled bool         // the peer has sent a cancel, or no call yet
 	ctx      *callContext // or nil
 	terms    terms        // zero without a trailer
+	out      *outgoing    // metadata of the reply, or nil
 }
 
-// terms are what the peer has sent in the trailer of a call.
+// terms are what the peer has sent in the trailer of a call or a reply.
 type terms struct {
-	deadline time.Time // zero without one
+	deadline time.Time // of a call; zero without one
 	pairs    []byte    // of metadata, as in a trailer
 }
 

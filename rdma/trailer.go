@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// A trailer is what a call has behind its body, or an offer of a call behind the offer. It has fields, and in its last
-// 2 bytes their length. Each field has a type, its length in 2 bytes, and as many bytes. A receiver skips fields that
-// it does not know. It needs featureTrailers.
+// A trailer is what a call or a reply has behind its body, or an offer of it behind the offer. It has fields, and in
+// its last 2 bytes their length. Each field has a type, its length in 2 bytes, and as many bytes. A receiver skips
+// fields that it does not know. That of a call needs featureTrailers, and that of a reply featureReplyTrailers.
 type trailer struct {
-	timeout time.Duration // until the caller's deadline, or 0 without one
+	timeout time.Duration // of a call: until the caller's deadline, or 0 without one
+	code    uint32        // of a reply that is an error, whose text is the body, or 0
 	pairs   []byte        // the fields of metadata
 }
 
@@ -19,12 +20,14 @@ type trailer struct {
 const (
 	fieldTimeout  = 1 // nanoseconds, in 8 bytes
 	fieldMetadata = 2 // the length of a key, the key, and a value
+	fieldCode     = 3 // in 4 bytes
 )
 
 const (
 	trailerLen = 2 // of its end
 	fieldLen   = 3 // without the bytes of the field
 	timeoutLen = fieldLen + 8
+	codeLen    = fieldLen + 4 // less than timeoutLen, and never beside it
 	pairLen    = fieldLen + 1 // without key and value
 
 	maxPairs    = 16   // of metadata
@@ -40,6 +43,10 @@ func (t *trailer) appendTo(b []byte) []byte {
 		b = append(b, fieldTimeout, 8, 0)
 		b = le.AppendUint64(b, uint64(t.timeout))
 	}
+	if t.code > 0 {
+		b = append(b, fieldCode, 4, 0)
+		b = le.AppendUint32(b, t.code)
+	}
 	b = append(b, t.pairs...)
 	return le.AppendUint16(b, uint16(len(b)-first))
 }
@@ -49,6 +56,9 @@ func (t *trailer) size() int {
 	n := len(t.pairs)
 	if t.timeout > 0 {
 		n += timeoutLen
+	}
+	if t.code > 0 {
+		n += codeLen
 	}
 	if n == 0 {
 		return 0
@@ -89,14 +99,13 @@ func parseFields(b []byte) (t trailer, err error) {
 		}
 		switch kind {
 		case fieldTimeout:
-			if len(field) != 8 {
-				return t, fmt.Errorf("%w: a timeout of %d bytes: it has 8", ErrProtocol, len(field))
+			if err := t.parseTimeout(field); err != nil {
+				return t, err
 			}
-			n := time.Duration(binary.LittleEndian.Uint64(field))
-			if n <= 0 || t.timeout > 0 {
-				return t, fmt.Errorf("%w: a timeout of %d nanoseconds after one of %d", ErrProtocol, uint64(n), t.timeout)
+		case fieldCode:
+			if err := t.parseCode(field); err != nil {
+				return t, err
 			}
-			t.timeout = n
 		case fieldMetadata:
 			if err := checkPair(field); err != nil {
 				return t, err
@@ -109,13 +118,39 @@ func parseFields(b []byte) (t trailer, err error) {
 		rest = next
 	}
 	if pairs > maxPairs || size > maxMetadata {
-		return t, fmt.Errorf("%w: metadata of %d pairs with %d bytes: a call has up to %d pairs with %d", ErrProtocol,
+		return t, fmt.Errorf("%w: metadata of %d pairs with %d bytes: there are up to %d pairs with %d", ErrProtocol,
 			pairs, size, maxPairs, maxMetadata)
 	}
 	if pairs > 0 {
 		t.pairs = b[first:]
 	}
 	return t, nil
+}
+
+// parseTimeout checks a field with a timeout.
+func (t *trailer) parseTimeout(field []byte) error {
+	if len(field) != 8 {
+		return fmt.Errorf("%w: a timeout of %d bytes: it has 8", ErrProtocol, len(field))
+	}
+	n := time.Duration(binary.LittleEndian.Uint64(field))
+	if n <= 0 || t.timeout > 0 {
+		return fmt.Errorf("%w: a timeout of %d nanoseconds after one of %d", ErrProtocol, uint64(n), t.timeout)
+	}
+	t.timeout = n
+	return nil
+}
+
+// parseCode checks a field with the code of an error.
+func (t *trailer) parseCode(field []byte) error {
+	if len(field) != 4 {
+		return fmt.Errorf("%w: a code of %d bytes: it has 4", ErrProtocol, len(field))
+	}
+	code := binary.LittleEndian.Uint32(field)
+	if code == 0 || t.code > 0 {
+		return fmt.Errorf("%w: an error with code %d after one with %d", ErrProtocol, code, t.code)
+	}
+	t.code = code
+	return nil
 }
 
 // cutField returns the first field of b, and what follows it.

@@ -36,6 +36,8 @@ const (
 	variant         kind = 8
 	kindCallTrailer      = kindCall | variant  // a call with a trailer behind its body
 	kindError            = kindReply | variant // the reply is an error
+	// With featureReplyTrailers, a kindError is a reply with a trailer behind its body, which says whether it is an error.
+	kindReplyTrailer = kindError
 
 	// These need featureCanSeal.
 	kindWritten = kindMessage | variant // a WRITE with immediate data: see postWritten
@@ -112,7 +114,7 @@ func parseOffer(b []byte, maxMessage int) (o offer, err error) {
 	o = offer{kind: kind(b[0]), number: int(le.Uint16(b[2:])), key: le.Uint32(b[4:]), addr: le.Uint64(b[8:]),
 		length: le.Uint64(b[16:])}
 	switch {
-	case o.kind > kindReply && o.kind != kindCallTrailer:
+	case o.kind > kindReply && o.kind != kindCallTrailer && o.kind != kindReplyTrailer:
 		return o, fmt.Errorf("%w: an offer of a message of kind %d", ErrProtocol, o.kind)
 	case o.length == 0 || o.length > uint64(maxMessage):
 		return o, fmt.Errorf("%w: an offer of a message of %d bytes: the limit is %d", ErrProtocol, o.length, maxMessage)

@@ -96,3 +96,29 @@ func TestWireEncodesTrailers(t *testing.T) {
 		"frame error":    imm(kindError, 3, (&CallError{Code: 105, Text: "no such key"}).bytes(4096)),
 	}.isKept(t, "trailers1.txt")
 }
+
+// TestWireEncodesReplies is TestWireEncodes with featureReplyTrailers.
+func TestWireEncodesReplies(t *testing.T) {
+	imm := func(k kind, number int, body []byte) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, packImm(k, credits{}, number)), body...)
+	}
+	c := &Conn{remote: honestHello()}
+	out := (*outgoing)(nil).with("version", "9").with("e", "")
+	failure := func(out *outgoing) []byte {
+		text, tr := c.encodeError(&CallError{Code: 105, Text: "no such key"}, out)
+		return append(text, tr...)
+	}
+	k, tr, err := c.replyTrailer(out, 3, true)
+	good(t, tr, err)
+	var o [offerLen]byte
+	(&offer{kind: k, number: 3, length: 5000}).put(&o)
+	h := honestHello()
+	h.features = featureCancel | featureTrailers | featureReplyTrailers
+	wire{
+		"hello client": h.bytes(),
+		"frame reply":  imm(k, 3, append([]byte("yes"), tr...)),
+		"frame offer":  imm(kindOffer, 0, append(o[:], tr...)),
+		"frame error":  imm(kindError, 3, failure(nil)),
+		"frame both":   imm(kindError, 3, failure(out)),
+	}.isKept(t, "replies1.txt")
+}
