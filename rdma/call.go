@@ -23,7 +23,9 @@ import (
 // [Conn.Recv]. The first Call registers memory for replies, with the errors of [Conn.Alloc]. The caller releases the
 // reply.
 func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
-	return c.call(ctx, len(b), true, func(k kind, number int, t []byte) error { return c.send(ctx, k, number, b, t) })
+	return c.call(ctx, nil, len(b), true, func(k kind, number int, t []byte) error {
+		return c.send(ctx, k, number, b, t)
+	})
 }
 
 // CallBuffer is Call with the bytes of a buffer, which it sends as [Conn.SendBuffer] does. It copies those of a short
@@ -34,17 +36,17 @@ func (c *Conn) Call(ctx context.Context, b []byte) (Message, error) {
 // [RegionFunc] that this process cannot read.
 func (c *Conn) CallBuffer(ctx context.Context, b Buffer) (Message, error) {
 	n, copied := b.copyable()
-	return c.call(ctx, n, copied, func(k kind, number int, t []byte) error {
+	return c.call(ctx, nil, n, copied, func(k kind, number int, t []byte) error {
 		return c.sendBuffer(ctx, k, number, b, t)
 	})
 }
 
 // call makes a call with a body of n bytes, which send sends with the trailer t. Copied is whether a trailer can be
-// behind the body.
-func (c *Conn) call(ctx context.Context, n int, copied bool,
+// behind the body. If into is not nil, a long reply is read into it.
+func (c *Conn) call(ctx context.Context, into *memory, n int, copied bool,
 	send func(k kind, number int, t []byte) error) (Message, error) {
 	since := time.Now()
-	k, err := c.newCall(ctx)
+	k, err := c.newCall(ctx, into)
 	if err == nil {
 		if err = c.sendCall(ctx, k, n, copied, send); err != nil {
 			c.mu.Lock()
@@ -120,7 +122,7 @@ func (c *Conn) trailer(ctx context.Context, n int, copied bool) (t trailer, err 
 }
 
 // newCall waits for a free number.
-func (c *Conn) newCall(ctx context.Context) (*call, error) {
+func (c *Conn) newCall(ctx context.Context, into *memory) (*call, error) {
 	c.mu.Lock()
 	if c.replies.receives == 0 && c.usable() == nil && ctx.Err() == nil {
 		if err := c.startReplies(); err != nil {
@@ -146,7 +148,7 @@ func (c *Conn) newCall(ctx context.Context) (*call, error) {
 		k = &call{number: len(c.calls.all)}
 		c.calls.all = append(c.calls.all, k)
 	}
-	k.used, k.waiting = true, true
+	k.used, k.waiting, k.into = true, true, into
 	c.calls.pending++
 	return k, nil
 }
@@ -291,6 +293,12 @@ func (c *Conn) replied(m Message) error {
 		c.drop(m)
 		return nil
 	}
+	if err := k.tooLong(m.n); err != nil {
+		k.err, k.replied = err, true
+		c.drop(m)
+		c.waiters.Wake(k.waiter)
+		return nil
+	}
 	if m.large == nil {
 		c.moveReply(&m)
 	} else {
@@ -300,6 +308,15 @@ func (c *Conn) replied(m Message) error {
 	k.m, k.replied = m, true
 	c.waiters.Wake(k.waiter)
 	return nil
+}
+
+// tooLong returns an error if a reply of n bytes is longer than the buffer for it.
+func (k *call) tooLong(n int) error {
+	if k.into == nil || int64(n) <= k.into.n.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: a reply of %d bytes, and the buffer for it has %d: call with a longer one", ErrTooLong, n,
+		k.into.n.Load())
 }
 
 // repliedError handles an error in place of a reply.

@@ -12,7 +12,7 @@ func TestErrorAfterClose(t *testing.T) {
 	for _, how := range []string{"close", "wait", "cancel", "unsent"} {
 		t.Run(how, func(t *testing.T) {
 			c, h := hostilePair(t, nil, honestHello())
-			k, err := c.newCall(h.ctx)
+			k, err := c.newCall(h.ctx, nil)
 			good(t, k, err)
 			if err := c.send(h.ctx, kindCall, k.number, []byte("call"), nil); err != nil {
 				t.Fatal(err)

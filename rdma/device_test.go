@@ -22,7 +22,9 @@ func TestDevice(t *testing.T) {
 		"HandleErrors": TestHandleErrors, "HandleDeadline": TestHandleDeadline, "HandleLimit": TestHandleLimit,
 		"HandlePanics": TestHandlePanics, "HandleReplies": TestHandleReplies,
 		"DeadlineRoom": TestDeadlineRoom, "Metadata": TestMetadata, "ReplyMetadata": TestReplyMetadata,
-		"ListenerShutdown": TestListenerShutdown, "ListenerShutdownTime": TestListenerShutdownTime,
+		"CallInto": TestCallInto, "CallIntoErrors": TestCallIntoErrors, "CallIntoCanceled": TestCallIntoCanceled,
+		"CallIntoRegionFunc": TestCallIntoRegionFunc,
+		"ListenerShutdown":   TestListenerShutdown, "ListenerShutdownTime": TestListenerShutdownTime,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
 		"TLS": TestTLS, "TLSRefused": TestTLSRefused, "Sealed": TestSealed,
 	} {

@@ -51,7 +51,8 @@
 //
 // [Conn.Alloc] returns a [Buffer], which is sent without a copy and comes back by itself. Send and Write copy.
 // [Conn.BufferOf] returns a Buffer of a [Region], memory of the program. [Buffer.Slice] returns a part of a Buffer,
-// also to send it on several connections, and [Conn.Flush] waits until the peer has what was sent.
+// also to send it on several connections, and [Conn.Flush] waits until the peer has what was sent. [Conn.CallInto]
+// has a reply arrive in a Buffer.
 //
 // # The peer's memory
 //

@@ -136,6 +136,9 @@ func (in *incoming) memory() int64 { return int64(classSize(classOf(int(in.offer
 
 // readAtOnce begins to read an offered message if memory is at hand. The caller has checked that there is room.
 func (c *Conn) readAtOnce(in *incoming) (begun bool, _ error) {
+	if in.call != nil && in.call.into != nil {
+		return true, c.readInto(in, in.call.into)
+	}
 	m := c.pool.ready(int(in.offer.length))
 	if m == nil {
 		return false, nil
@@ -253,7 +256,7 @@ const proofLen = 8
 
 // readInto posts the READ of an offered message.
 func (c *Conn) readInto(in *incoming, m *memory) error {
-	if c.account.budget != nil {
+	if c.account.budget != nil && (in.call == nil || in.call.into == nil) {
 		m.user = &c.account
 	}
 	m.hold() // until deliver or fetched

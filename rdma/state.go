@@ -235,7 +235,8 @@ type call struct {
 	// canceled is whether the peer is to get a cancel, or has.
 	canceled bool
 	m        Message
-	err      *CallError                    // in place of m, or nil
+	err      error                         // in place of m, or nil
+	into     *memory                       // into which a long reply is read, or nil
 	trailer  [timeoutLen + trailerLen]byte // of a call without metadata
 	waiter   *lead.Waiter
 }

@@ -159,6 +159,27 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+func TestFetch(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, s := connected(t, ctx)
+	served := make(chan error, 1)
+	go func() {
+		served <- s.ServeCalls(ctx, func(name []byte) []byte { return bytes.Repeat(name, 10_000) })
+	}()
+	into := rdma.NewRegion(100_000)
+	n, err := Fetch(ctx, c, "block 7", into, 8, 90_000)
+	if err != nil || !bytes.Equal(into.Bytes()[8:8+n], bytes.Repeat([]byte("block 7"), 10_000)) {
+		t.Errorf("%d other bytes, %v", n, err)
+	}
+	if _, err := Fetch(ctx, c, "block 10", into, 0, 8); !errors.Is(err, rdma.ErrTooLong) {
+		t.Errorf("a block that does not fit: %v", err)
+	}
+	if err := errors.Join(into.Close(), c.Close(), <-served, s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTable(t *testing.T) {
 	net := verbstest.NewNetwork(t)
 	server, client := net.Machine(), net.Machine()

@@ -59,7 +59,7 @@ var fileLayers = map[string][]fileLayer{
 		{"messages, also large ones; credits, waits, the end", "conn wait flow budget message send fence recv offer " +
 			"incoming end sealed shared sharing"},
 		{"memory of peers", "token region onesided batch flush"},
-		{"calls", "call reply cancel arrived stats"},
+		{"calls", "call callinto reply cancel arrived stats"},
 		{"connections that are idle or silent", "idle keepalive"},
 		{"establishing connections", "tls dial served listener slot rails client"},
 		{"servers, groups", "serve handle shutdown group grouproute"},
