@@ -37,8 +37,13 @@ func (b *Batch) add(method string, buf Buffer, t *Token, off int, right Rights) 
 	n := 0
 	if err == nil {
 		n = int(buf.m.n.Load())
+		if right == CanRead {
+			err = buf.m.writable()
+		}
 		buf.m.drop()
-		err = t.check(off, n, right)
+		if err == nil {
+			err = t.check(off, n, right)
+		}
 	}
 	if b.err == nil {
 		b.err = err

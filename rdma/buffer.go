@@ -35,16 +35,18 @@ type memory struct {
 	state atomic.Uint64
 	n     atomic.Int64 // the length that the program sees
 
-	pool   *pool    // to which it returns, or nil
-	slab   *slab    // of the pool
-	user   *account // that counts it, or nil
-	conn   *Conn    // whose receive it is, or nil
-	slot   int      // of the conn
-	reply  bool     // the SEND in it was a reply; belongs to conn.mu
-	shared *shared  // whose receive it is, or a copy of one, or nil
-	owner  *Conn    // to whose program it belongs, if shared is set
-	parent *memory  // of which it is a part, or nil
-	next   *memory
+	pool  *pool    // to which it returns, or nil
+	slab  *slab    // of the pool
+	user  *account // that counts it, or nil
+	conn  *Conn    // whose receive it is, or nil
+	slot  int      // of the conn
+	reply bool     // the SEND in it was a reply; belongs to conn.mu
+
+	readOnly bool    // of a ReadOnlyRegion
+	shared   *shared // whose receive it is, or a copy of one, or nil
+	owner    *Conn   // to whose program it belongs, if shared is set
+	parent   *memory // of which it is a part, or nil
+	next     *memory
 
 	released atomic.Pointer[func()] // ends the watch of a test; nil otherwise
 }
@@ -217,6 +219,14 @@ func (b Buffer) withBytes(method string, f func(p []byte) error) error {
 	}
 	defer b.m.drop()
 	return f(b.m.bytes[:b.m.n.Load()])
+}
+
+// writable returns an error for memory that no device may change.
+func (m *memory) writable() error {
+	if m.readOnly {
+		return ErrReadOnly
+	}
+	return nil
 }
 
 // sge returns what a request needs.

@@ -49,11 +49,15 @@ func (c *Conn) own(into Buffer) (*memory, error) {
 		return nil, err
 	}
 	m := into.m
+	err := m.writable()
 	if c.seal != nil && m.bytes == nil {
+		err = fmt.Errorf("%w: a reply into a RegionFunc, whose memory this process cannot open: use a connection "+
+			"without Options.Seal", uverbs.ErrInvalid)
+	}
+	if err != nil {
 		into.disown()
 		m.drop()
-		return nil, fmt.Errorf("%w: a reply into a RegionFunc, whose memory this process cannot open: use a connection "+
-			"without Options.Seal", uverbs.ErrInvalid)
+		return nil, err
 	}
 	if !into.disown() { // the program has released it meanwhile
 		m.drop()

@@ -103,3 +103,7 @@ func (c *Conn) hasReplyTrailers() bool {
 	const both = featureTrailers | featureReplyTrailers
 	return c.remote.features&both == both
 }
+
+// bindsReadOnly reports whether memory windows can be bound to memory of a ReadOnlyRegion. The kernel does not register
+// such memory with MWBindAccess, which ConnectX does not need (see uverbs.PD.RegDMABuf) and rxe does.
+func (c *Conn) bindsReadOnly() bool { return c.qp.Context().Device().Driver() == "mlx5" }

@@ -26,7 +26,8 @@ func TestDevice(t *testing.T) {
 		"CallIntoRegionFunc": TestCallIntoRegionFunc,
 		"ListenerShutdown":   TestListenerShutdown, "ListenerShutdownTime": TestListenerShutdownTime,
 		"CancelReachesHandler": TestCancelReachesHandler, "ContextEnds": TestContextEnds, "CancelRace": TestCancelRace,
-		"TLS": TestTLS, "TLSRefused": TestTLSRefused, "Sealed": TestSealed,
+		"ReadOnlyRegion": TestReadOnlyRegion,
+		"TLS":            TestTLS, "TLSRefused": TestTLSRefused, "Sealed": TestSealed,
 	} {
 		t.Run(name, f)
 	}

@@ -53,6 +53,8 @@ var (
 		"for a region use its BufferOf")
 	// ErrBounds means that a range is not within a [Token], a [Region] or a [Buffer].
 	ErrBounds = errors.New("rdma: out of bounds")
+	// ErrReadOnly means that a [ReadOnlyRegion] was to be read into, or shared with a right to change it.
+	ErrReadOnly = errors.New("rdma: the region is read-only: use one of RegionOf")
 	// ErrMisaligned means that the 8 bytes of an atomic operation do not have an address that is a multiple of 8.
 	ErrMisaligned = errors.New("rdma: not aligned to 8 bytes")
 	// ErrMemoryLimit means that the messages which a listener's programs have not released, with one that is to be

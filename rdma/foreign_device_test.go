@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,15 @@ func TestDeviceForeignMemory(t *testing.T) {
 		b := must(unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 		t.Cleanup(func() { check(t, unix.Munmap(b)) })
 		testForeign(t, b, "", func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) { return pd.RegMR(b, a) })
+	})
+	t.Run("read-only", func(t *testing.T) {
+		p := connect(t, nil, nil)
+		r := rdma.RegionOf(readOnlyFile(t, n, unix.MAP_SHARED))
+		_, err := p.client.BufferOf(r, 0, 10)
+		if isError(t, err, unix.EFAULT); !strings.Contains(err.Error(), "ReadOnlyRegion") {
+			t.Errorf("the error is %v", err)
+		}
+		check(t, r.Close())
 	})
 }
 

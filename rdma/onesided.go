@@ -131,6 +131,11 @@ func (c *Conn) transferBuffer(ctx context.Context, method string, right Rights, 
 	if err := t.check(off, n, right); err != nil || n == 0 {
 		return err
 	}
+	if right == CanRead {
+		if err := b.m.writable(); err != nil {
+			return err
+		}
+	}
 	return c.transfer(ctx, right, b.m, n, t, off)
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -16,9 +18,10 @@ import (
 // copy: see [Conn.BufferOf]. It does not depend on a device: it is registered at a device while it is shared with peers
 // there, or from the first BufferOf on. Its methods may be called concurrently.
 type Region struct {
-	b   []byte // nil for a RegionFunc
-	n   int
-	reg func(*uverbs.PD, uverbs.Access) (*uverbs.MR, error)
+	b        []byte // nil for a RegionFunc
+	n        int
+	reg      func(*uverbs.PD, uverbs.Access) (*uverbs.MR, error)
+	readOnly bool
 
 	mu     sync.Mutex
 	closed bool
@@ -40,11 +43,27 @@ type sharedMR struct {
 // NewRegion returns a region of n bytes, which are 0. n must be positive, and a multiple of 8 for CanAtomic.
 func NewRegion(n int) *Region { return RegionOf(make([]byte, n)) }
 
-// RegionOf returns a region of the bytes of b. The program must be able to write to b, and must not unmap it before
-// Close has returned nil.
+// RegionOf returns a region of the bytes of b. The program must be able to write to b (for other memory, there is
+// [ReadOnlyRegion]), and must not unmap it before Close has returned nil.
 func RegionOf(b []byte) *Region {
 	r := RegionFunc(len(b), func(pd *uverbs.PD, a uverbs.Access) (*uverbs.MR, error) { return pd.RegMR(b, a) })
 	r.b = b
+	return r
+}
+
+// ReadOnlyRegion returns a region of memory that the program cannot write to, for example of a file that it has opened
+// for reading and mapped. Parts of it can be sent and written to peers, and it can be shared with [CanRead]. What would
+// change it returns [ErrReadOnly], and changes nothing: [Conn.ReadBuffer], [Conn.CallInto], a [Batch] with its Read,
+// and [Conn.Share] with other rights.
+//
+// A memory window needs memory that can be written to, except on ConnectX. On other devices, messages of the region
+// that are longer than the peer's Options.EagerSize are copied, and Share returns [uverbs.ErrNotSupported].
+//
+// Map the file with MAP_SHARED: of a private mapping, the kernel registers a copy of each page. Before Linux 6.2, it
+// registers only private ones, and BufferOf and Share return an error that matches EFAULT for others.
+func ReadOnlyRegion(b []byte) *Region {
+	r := RegionOf(b)
+	r.readOnly = true
 	return r
 }
 
@@ -106,8 +125,14 @@ func (r *Region) register(p *pool) (*sharedMR, error) {
 }
 
 func (r *Region) registerOn(pd *uverbs.PD) (*uverbs.MR, error) {
-	mr, err := r.reg(pd, access)
+	a := access
+	if r.readOnly {
+		a = 0
+	}
+	mr, err := r.reg(pd, a)
 	switch {
+	case r.b != nil && errors.Is(err, unix.EFAULT):
+		return nil, r.explainFault(err)
 	case mr == nil && err == nil:
 		return nil, fmt.Errorf("%w: the function of RegionFunc has returned no MR", uverbs.ErrInvalid)
 	case mr == nil:
@@ -121,6 +146,14 @@ func (r *Region) registerOn(pd *uverbs.PD) (*uverbs.MR, error) {
 		return mr, nil
 	}
 	return nil, errors.Join(err, mr.Close())
+}
+
+// explainFault adds to the error of a registration what memory can be registered.
+func (r *Region) explainFault(err error) error {
+	if r.readOnly {
+		return fmt.Errorf("%w: before Linux 6.2, map a file that is only read with MAP_PRIVATE", err)
+	}
+	return fmt.Errorf("%w: use ReadOnlyRegion for memory that cannot be written to", err)
 }
 
 // use returns what the region has for a pool, for one more user.
@@ -235,7 +268,7 @@ func (r *Region) keep(p *pool) (*memory, error) {
 	r.mu.Lock()
 	p.mu.Lock()
 	if s.whole == nil {
-		s.whole = &memory{bytes: r.b, size: r.n, mr: s.mr, pool: p}
+		s.whole = &memory{bytes: r.b, size: r.n, mr: s.mr, pool: p, readOnly: r.readOnly}
 		s.whole.hold() // until forget
 		p.kept[s.whole] = func() error { return r.forget(s) }
 	} else {
@@ -349,6 +382,11 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 			uverbs.MaxMessage)
 	case rights == 0 || rights&^allRights != 0:
 		return nil, fmt.Errorf("%w: the rights are %v: combine CanRead, CanWrite and CanAtomic", uverbs.ErrInvalid, rights)
+	case r.readOnly && rights != CanRead:
+		return nil, fmt.Errorf("%w: the rights are %v", ErrReadOnly, rights)
+	case r.readOnly && !c.bindsReadOnly():
+		return nil, fmt.Errorf("%w: %v binds no memory window to memory that cannot be written to: use RegionOf, or "+
+			"send the memory", uverbs.ErrNotSupported, c.qp.Context().Device().Name)
 	}
 	pd := c.cm.PD()
 	if pd == nil {

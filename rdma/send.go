@@ -126,7 +126,7 @@ func (c *Conn) tooLong(n int) error {
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
-	if b.received() || c.seal != nil {
+	if b.received() || c.seal != nil || b.m != nil && b.m.readOnly && !c.bindsReadOnly() && b.Len() > c.remote.eager {
 		return c.forward(ctx, k, number, b, t)
 	}
 	if err := c.hold("SendBuffer", b); err != nil {

@@ -28,7 +28,7 @@ func (m *memory) part(off, n int) *memory {
 	} else {
 		x = &memory{conn: m.conn, shared: m.shared}
 	}
-	x.parent, x.mr, x.off, x.size = m, m.mr, m.off+off, n
+	x.parent, x.mr, x.off, x.size, x.readOnly = m, m.mr, m.off+off, n, m.readOnly
 	if m.bytes != nil {
 		x.bytes = m.bytes[off : off+n : off+n]
 	}

@@ -72,6 +72,7 @@ const (
 	MemoryOps      = "memory_ops"    // atomic operations on device memory
 	DMABuf         = "dmabuf"
 	UDMABuf        = "udmabuf"         // /dev/udmabuf: dma-bufs of a program's memory
+	ReadOnlyFiles  = "read_only_files" // shared mappings of files opened for reading can be registered
 	PortSpeed      = "port_speed"      // the speed of a port as one number
 	Moderation     = "moderation"      // several completions per event
 	RateLimit      = "rate_limit"      // of an RC QP
@@ -146,6 +147,7 @@ var table = []rule{
 	{"rxe", RawPacket, never, "rxe creates no raw packet queue pairs"},
 	{"rxe", DMABuf, never, "rxe has no reg_user_mr_dmabuf"},
 	{"rxe", UDMABuf, version{6, 12}, "the kernel's, not the driver's: Debian's 6.12 is the first with CONFIG_UDMABUF"},
+	{"rxe", ReadOnlyFiles, version{6, 2}, "the kernel's, not the driver's: ib_umem_get pins for reading since 6.2"},
 	{"rxe", PortSpeed, never, "rxe has no query_port_speed"},
 	{"rxe", Moderation, never, "rxe has no modify_cq"},
 	{"rxe", RateLimit, never, "rxe accepts only the standard attributes of a QP"},

@@ -34,6 +34,7 @@ var mlx5Table = []rule{
 	{"mlx5", Disassociate, always, "since 4.6, which is older than the bed"},
 	{"mlx5", DMABuf, version{5, 12}, "reg_user_mr_dmabuf came with 5.12"},
 	{"mlx5", UDMABuf, version{6, 12}, "the kernel's, not the driver's: Debian's 6.12 is the first with CONFIG_UDMABUF"},
+	{"mlx5", ReadOnlyFiles, version{6, 2}, "the kernel's, not the driver's: ib_umem_get pins for reading since 6.2"},
 	{"mlx5", DC, always, "since 4.17, which is older than the bed"},
 	{"mlx5", DCStreamReset, version{5, 15}, "as DCStreams"},
 	{"mlx5", DCStreams, version{5, 15}, "of the bed's kernels 6.1 is the first whose mlx5_ib has streams"},

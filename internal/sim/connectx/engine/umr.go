@@ -214,7 +214,8 @@ func (h *HCA) Bound(k *MKey) bool {
 
 // mayBind reports whether a user's queue pair may create a window of the memory
 // in the list: memory of the same protection domain, with local write if the
-// window has remote write.
+// window has remote write. A program's region needs MWBindAccess, which the
+// kernel refuses for memory that cannot be written to.
 func (w *sendWQE) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
 	h := w.qp.hca
 	a := k.MKeyAttr
@@ -234,7 +235,7 @@ func (w *sendWQE) mayBind(k *MKey, mask uint64, ctx, list []byte) bool {
 			w.why, w.places = part.refusal("LKey")
 			return false
 		}
-		if k := h.mkeys.objects[part.key>>8]; h.config.Program && k != nil && !k.Bind {
+		if k := h.mkeys.objects[part.key>>8]; h.config.Program && k != nil && !k.Bind && k.Rights&LocalWrite != 0 {
 			w.why = "the region of LKey " + hex(part.key) + " lacks MWBindAccess"
 			return false
 		}
