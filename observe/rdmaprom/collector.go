@@ -358,6 +358,8 @@ var railMetrics = []railMetric{
 		}},
 	railCounter("failed_total", "Attempts to connect the rail that have failed.",
 		func(s *rdma.RailStats) uint64 { return s.Failed }),
+	railCounter("undelivered_total", "Connections of the rail whose end may have lost messages.",
+		func(s *rdma.RailStats) uint64 { return s.Undelivered }),
 	railCounter("calls_total", "Calls by Do and Retry, and parts of Spread, on the rail.",
 		func(s *rdma.RailStats) uint64 { return s.Calls }),
 	railCounter("sent_bytes_total", "Bytes of messages that were sent on the rail.",

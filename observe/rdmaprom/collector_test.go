@@ -238,6 +238,25 @@ func TestRails(t *testing.T) {
 	}
 }
 
+// counted is a client with two rails.
+type counted []rdma.RailStats
+
+func (counted) Stats() rdma.ClientStats   { return rdma.ClientStats{} }
+func (c counted) Rails() []rdma.RailStats { return c }
+
+// TestRailMetrics checks of which field of RailStats each metric is.
+func TestRailMetrics(t *testing.T) {
+	metrics := rdmaprom.NewCollector()
+	metrics.AddClient("client", counted{{Addr: "a", Up: true, Failed: 2, Undelivered: 3, Calls: 4, SentBytes: 5,
+		ReceivedBytes: 6, SpreadBytes: 7}, {Addr: "b"}})
+	want := map[string]map[string]float64{}
+	for name, v := range map[string]float64{"up": 1, "failed_total": 2, "undelivered_total": 3, "calls_total": 4,
+		"sent_bytes_total": 5, "received_bytes_total": 6, "spread_bytes_total": 7} {
+		want["rdma_client_rail_"+name] = map[string]float64{"a": v, "b": 0}
+	}
+	compare(t, values(t, metrics), want)
+}
+
 // TestLint checks names and help as Prometheus asks for them.
 func TestLint(t *testing.T) {
 	r := newRig(t, nil)
@@ -263,7 +282,7 @@ func TestDescribed(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	if n != 31 {
-		t.Errorf("%d metrics are described, want 31", n)
+	if n != 32 {
+		t.Errorf("%d metrics are described, want 32", n)
 	}
 }
