@@ -3,6 +3,7 @@ package verbstest_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,4 +72,30 @@ func testDevices(t *testing.T, options []verbstest.Option) {
 	})
 	stop()
 	check(t, <-served)
+}
+
+// TestAddDeviceRace adds devices to a machine at the same time: each has its own name.
+func TestAddDeviceRace(t *testing.T) {
+	m := verbstest.NewNetwork(t).Machine()
+	const n = 8
+	names := make(chan string, n)
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { names <- m.AddDevice().Device() })
+	}
+	all.Wait()
+	close(names)
+	found := map[string]bool{m.Device(): true}
+	for name := range names {
+		found[name] = true
+	}
+	m.Run(func() {
+		devices := must(uverbs.Devices())(t)
+		for _, d := range devices {
+			delete(found, d.Name)
+		}
+		if len(devices) != n+1 || len(found) > 0 {
+			t.Errorf("%d devices, which do not have the names %v", len(devices), found)
+		}
+	})
 }

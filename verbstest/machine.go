@@ -29,6 +29,7 @@ type Machine struct {
 
 	first   *Machine   // with the first device of the computer, perhaps this one
 	devices []*Machine // further ones of the computer, if this is the first; belongs to mu
+	indices int        // that further devices have, also those that are being added; belongs to mu
 	index   int        // of the device
 
 	device uint32 // unique in the process
@@ -79,7 +80,8 @@ func newMachine(n *Network, number int, device uint32, first *Machine) *Machine 
 	if first != nil {
 		m.first, m.host, m.labels = first, first.host, first.labels
 		first.mu.Lock()
-		m.index = 1 + len(first.devices)
+		first.indices++
+		m.index = first.indices
 		first.mu.Unlock()
 		m.name = fmt.Sprintf("%s on %s", m.Device(), first.name)
 	}
