@@ -3,7 +3,11 @@ package rdma_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/uverbs"
@@ -185,4 +189,43 @@ func TestCallIntoBudget(t *testing.T) {
 	check(t, within(t, served, "the server"))
 	check(t, c.Close())
 	check(t, l.Close())
+}
+
+// TestCallIntoRace ends the contexts of calls at all moments, while others use the same memory: each reply is that to
+// its call.
+func TestCallIntoRace(t *testing.T) {
+	p, served := handled(t, nil, echoes, nil)
+	ctx := limit(t)
+	var all sync.WaitGroup
+	var replies atomic.Int32
+	for k := range 4 {
+		all.Go(func() {
+			for i := range 200 {
+				want := numbered(k*1000+i, []int{5000, 8000, 100}[i%3])
+				b := must(p.client.Alloc(8192))(t)
+				short, cancel := context.WithTimeout(ctx, time.Duration(i*i*k)*50*time.Nanosecond)
+				if k == 0 {
+					short = ctx
+				}
+				m, err := p.client.CallInto(short, want, b)
+				cancel()
+				if err == nil {
+					replies.Add(1)
+					if !bytes.Equal(m.Bytes(), want) {
+						t.Errorf("call %d of %d has another reply", i, k)
+					}
+					m.Release()
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := replies.Load(); n < 200 || n == 800 {
+		t.Errorf("%d of 800 calls have a reply", n)
+	}
+	check(t, p.client.Flush(ctx))
+	check(t, p.client.Close())
+	check(t, within(t, served, "Handle"))
 }

@@ -168,7 +168,7 @@ func useUntilClosed(ctx context.Context, t *testing.T, c *rdma.Conn, token rdma.
 	for i := k; ; i++ {
 		n := []int{10, 1000, 10000}[i%3]
 		err := func() error {
-			switch i % 7 {
+			switch i % 8 {
 			case 0:
 				return c.Send(ctx, make([]byte, n))
 			case 1:
@@ -187,6 +187,11 @@ func useUntilClosed(ctx context.Context, t *testing.T, c *rdma.Conn, token rdma.
 			}
 			b, err := c.Alloc(n)
 			if err != nil {
+				return err
+			}
+			if i%8 == 6 {
+				m, err := c.CallInto(ctx, make([]byte, n), b)
+				m.Release()
 				return err
 			}
 			if err := c.SendBuffer(ctx, b); err != nil {
