@@ -10,6 +10,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -51,6 +53,7 @@ type Level struct {
 	DialAt func(addr string) (Conn, error)
 
 	many []Conn
+	only []string // names of the operations that are measured; all if empty
 }
 
 // An operation is measured.
@@ -80,7 +83,7 @@ func (l *Level) operations() (all []operation) {
 		{"64KiB", 50, 0, 1, func() error { return echo(l.Conn, mediumSize) }},
 		{"large", 20, 0, 1, func() error { return echo(large, LargeSize) }}, {"offered", 20, 0, 1, offered},
 		{"connect", 5, 50, 1, connect}, {"many", 2, 50, ManyConns, l.echoMany}} {
-		if o.run != nil {
+		if o.run != nil && (len(l.only) == 0 || slices.Contains(l.only, o.name)) {
 			all = append(all, o)
 		}
 	}
@@ -155,6 +158,7 @@ func (l *Level) close() error {
 func Main(name string, open func(addr string, tails bool) ([]*Level, error)) {
 	addr := flag.String("addr", "10.9.0.1", "address of the device")
 	rounds := flag.Int("rounds", 25, "number of rounds")
+	only := flag.String("only", "", "comma-separated names of the operations to measure; all if empty")
 	tail := flag.Int("tail", 0, "measure the times of this many single operations instead")
 	idle := flag.Int("idle", 0, "measure this many idle connections to another process, and small messages beside them")
 	dial := flag.String("dial", "", "connect the connections of -idle to the address; the program starts itself with it")
@@ -167,7 +171,9 @@ func Main(name string, open func(addr string, tails bool) ([]*Level, error)) {
 			runtime.GOMAXPROCS(1)
 		}
 		var levels []*Level
-		levels, err = open(*addr, *tail > 0)
+		if levels, err = open(*addr, *tail > 0); err == nil {
+			err = restrict(*only, levels)
+		}
 		switch {
 		case err != nil:
 		case *dial != "":
@@ -182,6 +188,20 @@ func Main(name string, open func(addr string, tails bool) ([]*Level, error)) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
+}
+
+// restrict makes the levels measure the named operations alone, or all if names is empty.
+func restrict(names string, levels []*Level) error {
+	only := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
+	for _, name := range only {
+		if !slices.ContainsFunc(levels[0].operations(), func(o operation) bool { return o.name == name }) {
+			return fmt.Errorf("-only: there is no operation %q", name)
+		}
+	}
+	for _, l := range levels {
+		l.only = only
+	}
+	return nil
 }
 
 // Run prints the median CPU times of some rounds of levels, whose operations run in turn, or if tail is not 0, the

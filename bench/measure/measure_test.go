@@ -77,3 +77,19 @@ func TestRunFails(t *testing.T) {
 		}
 	}
 }
+
+// Only the named operations are measured, and a name of none is refused.
+func TestOnly(t *testing.T) {
+	f := &fake{}
+	l := &Level{Conn: f, Dial: func() (Conn, error) { return f, nil }, Close: func() error { return nil }}
+	if err := restrict("small,read", []*Level{l}); err == nil || !strings.Contains(err.Error(), `"read"`) {
+		t.Errorf("an operation that the level does not have: %v", err)
+	}
+	if err := restrict("small,connect", []*Level{l}); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := Run(&b, 2, 0, l); err != nil || names(b.String()) != "small connect" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}

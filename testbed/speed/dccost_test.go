@@ -5,6 +5,8 @@ package speed
 import (
 	"os"
 	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm"
 )
 
 // A dcBudget is a budget for requests of a DCI, and the maximum ratios to C's figure, or 0, if C is compiled by tcc, as
@@ -24,12 +26,11 @@ var dcBudgets = []dcBudget{
 	{budget{"dcbuilder32inline", 187, 187, "dclist32inline"}, 0, 0},
 }
 
-// TestDCCost compares the costs of requests of a DCI with their budgets and with those of C in the same guest, and
+// testDCCost compares the costs of requests of a DCI with their budgets and with those of C in the same guest, and
 // prints them.
-func TestDCCost(t *testing.T) {
+func testDCCost(t *testing.T, g *vm.Guest, goes string) {
 	const programInC = "GOVERBS_SPEED_DC"
-	g := counting(t, 0)
-	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, programInC, "testdata/dccost.c", "mlx5")
+	inC := costInC(t, g, programInC, "testdata/dccost.c", "mlx5")
 	c := measure(t, g, ready+inC+" mlx5_0 4")
 	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 4")
 	locked, single := measure(t, g, goes+" -dc -rounds 4"), measure(t, g, goes+" -dc -single -rounds 4")

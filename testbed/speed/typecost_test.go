@@ -2,7 +2,11 @@
 
 package speed
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/testbed/vm"
+)
 
 // typeBudgets are the budgets of requests of UD and XRC, and of those that only RC has.
 var typeBudgets = []budget{
@@ -28,10 +32,9 @@ var typeBudgets = []budget{
 	{"sendinvlist32", 98, 98, ""},
 }
 
-// TestTypeCost is TestCost for other types of QPs, and for other requests.
-func TestTypeCost(t *testing.T) {
-	g := counting(t, 0)
-	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, "GOVERBS_SPEED_TYPES", "testdata/typecost.c")
+// testTypeCost is testCost for other types of QPs, and for other requests.
+func testTypeCost(t *testing.T, g *vm.Guest, goes string) {
+	inC := costInC(t, g, "GOVERBS_SPEED_TYPES", "testdata/typecost.c")
 	c := measure(t, g, ready+inC+" mlx5_0 4")
 	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 4")
 	locked, single := measure(t, g, goes+" -types -rounds 4"), measure(t, g, goes+" -types -single -rounds 4")

@@ -92,7 +92,14 @@ var budgets = []budget{
 // those of C in the same guest.
 func TestCost(t *testing.T) {
 	g := counting(t, 0)
-	goes, inC := install(t, g, "bench/wrcost"), costInC(t, g, "GOVERBS_SPEED_C", "testdata/wrcost.c")
+	goes := install(t, g, "bench/wrcost")
+	t.Run("RC", func(t *testing.T) { testCost(t, g, goes) })
+	t.Run("types", func(t *testing.T) { testTypeCost(t, g, goes) })
+	t.Run("DC", func(t *testing.T) { testDCCost(t, g, goes) })
+}
+
+func testCost(t *testing.T, g *vm.Guest, goes string) {
+	inC := costInC(t, g, "GOVERBS_SPEED_C", "testdata/wrcost.c")
 	c := measure(t, g, ready+inC+" mlx5_0 1 6")
 	alone := measure(t, g, "MLX5_SINGLE_THREADED=1 "+inC+" mlx5_0 1 6")
 	check(t, budgets, measure(t, g, goes+" -rounds 6"), measure(t, g, goes+" -single -rounds 6"), c, alone)
