@@ -28,8 +28,8 @@ var (
 func TestDCPython(t *testing.T) {
 	for _, p := range places {
 		t.Run(p.String(), func(t *testing.T) {
-			if p.kernel != "6.12" {
-				vm.SkipRepeat(t, "6.12")
+			if p.kernel != "6.12" || p.link != roce {
+				vm.SkipRepeat(t, "6.12 "+roce+", and DC of uverbs on 6.12 "+ib)
 			}
 			runModules(t, p, dcModules)
 		})
