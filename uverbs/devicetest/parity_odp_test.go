@@ -7,10 +7,11 @@ import (
 )
 
 // TestDeviceParityODP has the tests of tests/test_odp.py. The pages are dropped before
-// each message, so that every message causes page faults.
+// each message, so that every message causes page faults, which emulated CPUs handle
+// slowly: there are 25 rounds, not 100.
 func TestDeviceParityODP(t *testing.T) {
 	const remoteAccess = uverbs.RemoteWrite | uverbs.RemoteRead | uverbs.RemoteAtomic
-	rc := setup{access: uverbs.OnDemand | remoteAccess, qpAccess: remoteAccess, cold: true}
+	rc := setup{rounds: 25, access: uverbs.OnDemand | remoteAccess, qpAccess: remoteAccess, cold: true}
 	messages := func(s setup) func(*testing.T) {
 		return func(t *testing.T) {
 			client, _ := newPlayers(t, s)
@@ -26,7 +27,6 @@ func TestDeviceParityODP(t *testing.T) {
 	advised := func(s setup, flags uverbs.AdviseFlags, advices ...uverbs.Advice) func(*testing.T) {
 		return func(t *testing.T) {
 			for _, advice := range advices {
-				s.rounds = 25
 				s.advise = func(t testing.TB, p *player) {
 					t.Helper()
 					p.prefetch(t, advice, flags)
@@ -43,11 +43,11 @@ func TestDeviceParityODP(t *testing.T) {
 			atomicTraffic(t, client, op)
 		}
 	}
-	mixed, ud := rc, setup{kind: uverbs.UD, access: uverbs.OnDemand, inbox: true, cold: true}
+	mixed, ud := rc, setup{kind: uverbs.UD, rounds: 25, access: uverbs.OnDemand, inbox: true, cold: true}
 	mixed.mixed = true
 	implicit := rc
 	implicit.implicit = true
-	xrc := setup{access: uverbs.OnDemand, cold: true}
+	xrc := setup{rounds: 25, access: uverbs.OnDemand, cold: true}
 	for name, run := range map[string]func(*testing.T){
 		"test_odp_rc_traffic":              messages(rc),
 		"test_odp_rc_mixed_mr":             messages(mixed),
