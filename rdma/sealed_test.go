@@ -45,6 +45,9 @@ func randomBytes(n int) []byte {
 func TestSealed(t *testing.T) {
 	for _, eager := range []int{256, 4096, 1 << 20} {
 		for _, byServer := range []bool{false, true} {
+			if onKernel && byServer && eager != 4096 {
+				continue // only in memory: emulated CPUs seal slowly, and which side asks for it matters to the handshake alone
+			}
 			t.Run(fmt.Sprintf("%d by server %v", eager, byServer), func(t *testing.T) {
 				p := sealedPair(t, rdma.Options{EagerSize: eager, MaxMessage: 2 << 20}, byServer)
 				if s := p.client.Stats(); s.Sent+s.SentBytes+s.Received+s.ReceivedBytes > 0 {
