@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/sim/fakebnxt"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/uverbs"
@@ -26,7 +27,7 @@ func TestConnections(t *testing.T) {
 func testCalls(t *testing.T, shared int) {
 	const eager = 1 << 15
 	ctx, options := t.Context(), &rdma.Options{EagerSize: eager}
-	l := must(rdma.Listen(fmt.Sprintf("%v:7471", fakebnxt.Addr),
+	l := must(rdma.Listen(fmt.Sprintf("%v:7471", fakedev.Addr),
 		&rdma.ListenOptions{Options: *options, SharedReceives: shared}))(t)
 	served := make(chan error)
 	go func() {
@@ -37,7 +38,7 @@ func testCalls(t *testing.T, shared int) {
 		}
 		served <- err
 	}()
-	c := must(rdma.Dial(ctx, fmt.Sprintf("%v:7471", fakebnxt.Addr), options))(t)
+	c := must(rdma.Dial(ctx, fmt.Sprintf("%v:7471", fakedev.Addr), options))(t)
 	if _, err := c.Call(ctx, make([]byte, 1<<16)); !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Errorf("a message that needs a memory window: %v", err)
 	}
@@ -54,7 +55,7 @@ func testCalls(t *testing.T, shared int) {
 }
 
 func testStream(t *testing.T) {
-	l := must(rsocket.Listen("tcp", fmt.Sprintf("%v:7472", fakebnxt.Addr)))(t)
+	l := must(rsocket.Listen("tcp", fmt.Sprintf("%v:7472", fakedev.Addr)))(t)
 	echoed := make(chan error)
 	go func() {
 		c, err := l.Accept()
@@ -64,7 +65,7 @@ func testStream(t *testing.T) {
 		}
 		echoed <- err
 	}()
-	c := must(new(rsocket.Dialer).DialContext(t.Context(), "tcp", fmt.Sprintf("%v:7472", fakebnxt.Addr)))(t)
+	c := must(new(rsocket.Dialer).DialContext(t.Context(), "tcp", fmt.Sprintf("%v:7472", fakedev.Addr)))(t)
 	sent := bytes.Repeat([]byte("a stream"), 1<<14)
 	wrote := make(chan error)
 	go func() {

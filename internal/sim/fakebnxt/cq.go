@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // A cq is a completion queue.
 type cq struct {
-	kernel  *Kernel
+	kernel  *kernel
 	handle  uint32
 	number  uint32
 	addr    uint64
@@ -85,7 +85,7 @@ func (w *window) bytes() uint64 { return uint64(w.depth) * entrySize }
 // complete writes an entry.
 func (c *cq) complete(e *entry, solicited bool) {
 	if c.pending == c.depth {
-		c.kernel.problem("CQ %d of %d entries overruns", c.number, c.depth)
+		c.kernel.Problem("CQ %d of %d entries overruns", c.number, c.depth)
 		return
 	}
 	c.put(e)
@@ -99,13 +99,13 @@ func (c *cq) complete(e *entry, solicited bool) {
 
 func (c *cq) put(e *entry) {
 	e[phaseAt] = e[phaseAt]&^1 | c.phase
-	c.kernel.memory.Publish(c.addr+uint64(c.next)*entrySize, e[:])
+	c.kernel.Memory.Publish(c.addr+uint64(c.next)*entrySize, e[:])
 }
 
 // resize leaves the ring for another one.
 func (c *cq) resize(addr uint64, depth uint32) {
 	if c.pending == c.depth {
-		c.kernel.problem("CQ %d has no room for the entry that ends its ring", c.number)
+		c.kernel.Problem("CQ %d has no room for the entry that ends its ring", c.number)
 		return
 	}
 	c.cuts++
@@ -121,7 +121,7 @@ func (c *cq) resize(addr uint64, depth uint32) {
 // acknowledge is called with the doorbell that says that the program has seen the end of the ring before.
 func (c *cq) acknowledge(d doorbell) {
 	if c.left == nil || !c.left.polled || d.index != 0 || d.toggle != c.left.toggle {
-		c.kernel.problem("CQ %d: a doorbell %+v says that the program has seen the end of %+v", c.number, d, c.left)
+		c.kernel.Problem("CQ %d: a doorbell %+v says that the program has seen the end of %+v", c.number, d, c.left)
 		return
 	}
 	c.epoch, c.left = d.epoch, nil
@@ -139,7 +139,7 @@ func (c *cq) bell(d doorbell) {
 		w = &c.left.window
 	}
 	if d.index >= w.depth {
-		c.kernel.problem("CQ %d of %d entries: a doorbell with index %d", c.number, w.depth, d.index)
+		c.kernel.Problem("CQ %d of %d entries: a doorbell with index %d", c.number, w.depth, d.index)
 		return
 	}
 	n := (d.index + w.depth - w.consumed) % w.depth
@@ -147,17 +147,17 @@ func (c *cq) bell(d doorbell) {
 		n = w.depth
 	}
 	if wrapped := d.index < w.consumed || n == w.depth; wrapped != (d.epoch != w.epoch) {
-		c.kernel.problem("CQ %d: a doorbell with index %d and epoch %d after %d and %d", c.number, d.index, d.epoch,
+		c.kernel.Problem("CQ %d: a doorbell with index %d and epoch %d after %d and %d", c.number, d.index, d.epoch,
 			w.consumed, w.epoch)
 	}
 	if n > w.pending {
-		c.kernel.problem("CQ %d: a doorbell releases %d of %d entries", c.number, n, w.pending)
+		c.kernel.Problem("CQ %d: a doorbell releases %d of %d entries", c.number, n, w.pending)
 		n = w.pending
 	}
 	w.consumed, w.epoch, w.pending = d.index, d.epoch, w.pending-n
 	c.asked = c.asked && c.pending > 0
 	if d.kind != bellCQ && d.toggle != c.toggle.count {
-		c.kernel.problem("CQ %d: a doorbell that arms after %d events has %d", c.number, c.toggle.count, d.toggle)
+		c.kernel.Problem("CQ %d: a doorbell that arms after %d events has %d", c.number, c.toggle.count, d.toggle)
 	} else if d.kind != bellCQ {
 		c.armed, c.solicit = true, d.kind == bellCQArmS
 	}
@@ -171,10 +171,5 @@ func (c *cq) notify() {
 	}
 	c.armed = false
 	c.toggle.event()
-	handle := c.handle
-	c.kernel.dev.fabric.loop.Post(func() { // a command may be running, which holds the fake kernel's lock
-		if c.kernel.cqs[handle] == c {
-			_ = c.kernel.Complete(handle) // a CQ of a program may have no channel
-		}
-	})
+	c.kernel.Completed(c.handle)
 }

@@ -5,7 +5,7 @@ import "slices"
 // CompleteSends completes n sends of the device's newest QP, which only records, with an entry whose other fields are
 // those of raw.
 func (d *Device) CompleteSends(n int, raw [entrySize]byte) {
-	d.fabric.loop.Run(func() {
+	d.fabric.Loop.Run(func() {
 		e, q := entry(raw), d.newest
 		s := &q.sq
 		last := s.recorded[n-1]
@@ -19,7 +19,7 @@ func (d *Device) CompleteSends(n int, raw [entrySize]byte) {
 // CompleteReceive completes a receive of the QP, or of its SRQ: number i of those that are outstanding. keep is set if
 // the program does not regard it as completed.
 func (d *Device) CompleteReceive(i int, keep bool, raw [entrySize]byte) {
-	d.fabric.loop.Run(func() {
+	d.fabric.Loop.Run(func() {
 		e, q := entry(raw), d.newest
 		r := q.receives()
 		e.put64(recvHandleAt, q.cookie)
@@ -32,4 +32,4 @@ func (d *Device) CompleteReceive(i int, keep bool, raw [entrySize]byte) {
 }
 
 // Terminate completes the QP.
-func (d *Device) Terminate() { d.fabric.loop.Run(func() { d.newest.terminate() }) }
+func (d *Device) Terminate() { d.fabric.Loop.Run(func() { d.newest.terminate() }) }

@@ -20,7 +20,7 @@ const (
 )
 
 // allocPage is bnxt_re's method ALLOC_PAGE.
-func (k *Kernel) allocPage(c ioctl.Call) error {
+func (k *kernel) allocPage(c ioctl.Call) error {
 	i, ok := map[uint64]int{uapi.BNXT_RE_ALLOC_DBR_PAGE: 0,
 		uapi.BNXT_RE_ALLOC_DBR_BAR_PAGE: 1}[call.Num(c, uapi.BNXT_RE_ALLOC_PAGE_TYPE)]
 	if !ok || !k.dev.fabric.cfg.Pacing {
@@ -28,7 +28,7 @@ func (k *Kernel) allocPage(c ioctl.Call) error {
 	}
 	var err error
 	if k.pacing[i].Bytes == nil {
-		if k.pacing[i], err = k.file.NewRing(uint64(unix.Getpagesize())); err != nil {
+		if k.pacing[i], err = k.File.NewRing(uint64(unix.Getpagesize())); err != nil {
 			return err
 		}
 	}
@@ -46,8 +46,14 @@ func (k *Kernel) allocPage(c ioctl.Call) error {
 	return nil
 }
 
+// notified is bnxt_re's method NOTIFY_DRV.
+func (k *kernel) notified(ioctl.Call) error {
+	k.setDoorbells(0)
+	return nil
+}
+
 // setDoorbells sets how many doorbells are in the device's queue, as the register says to a program.
-func (k *Kernel) setDoorbells(n uint32) {
+func (k *kernel) setDoorbells(n uint32) {
 	if b := k.pacing[1].Bytes; b != nil {
 		atomic.StoreUint32(wordOf(b, doorbellRegister), (doorbellDepth-n)<<16)
 	}
@@ -55,9 +61,9 @@ func (k *Kernel) setDoorbells(n uint32) {
 
 // Notified returns how often programs have notified the driver that the queue is almost full.
 func (d *Device) Notified() (n int) {
-	d.fabric.loop.Run(func() {
+	d.fabric.Loop.Run(func() {
 		for _, k := range d.files {
-			n += k.Kernel.Count("PACING.NOTIFY")
+			n += k.Count("PACING.NOTIFY")
 		}
 	})
 	return n
@@ -65,7 +71,7 @@ func (d *Device) Notified() (n int) {
 
 // SetDoorbells sets how many doorbells are in the device's queue. A notification of the driver empties it.
 func (d *Device) SetDoorbells(n uint32) {
-	d.fabric.loop.Run(func() {
+	d.fabric.Loop.Run(func() {
 		for _, k := range d.files {
 			k.setDoorbells(n)
 		}

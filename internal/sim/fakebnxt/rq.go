@@ -7,7 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/internal/sim/devfile"
-	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 )
 
 // A recvRing is a ring of receives.
@@ -46,7 +46,7 @@ type receive struct {
 	index uint32 // of the receive in its ring
 	tag   uint32 // what the program has stored in it
 	raw   []byte
-	sges  []sge
+	sges  []fakedev.SGE
 }
 
 const tagInReceive = 8
@@ -67,7 +67,7 @@ func (r *recvRing) take() *receive {
 	}
 	x := &receive{index: r.next, tag: le.Uint32(b[tagInReceive:]), raw: b[:n*slotSize]}
 	for b = x.raw[headSlots*slotSize:]; len(b) > 0; b = b[slotSize:] {
-		x.sges = append(x.sges, sge{le.Uint64(b), le.Uint32(b[8:]), le.Uint32(b[12:])})
+		x.sges = append(x.sges, sgeOf(b))
 	}
 	r.next = (r.next + 1) % r.depth
 	return x
@@ -75,7 +75,7 @@ func (r *recvRing) take() *receive {
 
 // recordReceives records what a doorbell announces.
 func (d *Device) recordReceives(what string, r *recvRing) {
-	if d.fabric.cfg.Record == nil {
+	if !d.Recording() {
 		return
 	}
 	for x := r.take(); x != nil; x = r.take() {
@@ -83,24 +83,24 @@ func (d *Device) recordReceives(what string, r *recvRing) {
 		b := slices.Clone(x.raw)
 		clear(b[4:8])
 		clear(b[12 : headSlots*slotSize])
-		if len(x.sges) == 1 && x.sges[0].n == 0 { // C's library writes no more than the length
+		if len(x.sges) == 1 && x.sges[0].N == 0 { // C's library writes no more than the length
 			clear(b[headSlots*slotSize:])
 		}
-		d.record("%s %d %s", what, x.index, hex.EncodeToString(b))
+		d.Record("%s %d %s", what, x.index, hex.EncodeToString(b))
 	}
 }
 
 // recvBell is called with a doorbell of the receive queue.
 func (q *qp) recvBell(d doorbell) {
 	if !q.rq.announce(d) {
-		q.kernel.problem("QP %d: a doorbell of receives with index %d and epoch %d", q.number, d.index, d.epoch)
+		q.kernel.Problem("QP %d: a doorbell of receives with index %d and epoch %d", q.Number, d.index, d.epoch)
 	}
 	q.dev.recordReceives("RQ", &q.rq)
 }
 
 // An srq is a shared receive queue.
 type srq struct {
-	kernel *Kernel
+	kernel *kernel
 	handle uint32
 	number uint32
 	pd     uint32
@@ -113,7 +113,7 @@ type srq struct {
 // bell is called with a doorbell of the queue.
 func (s *srq) bell(d doorbell) {
 	if !s.ring.announce(d) {
-		s.kernel.problem("SRQ %d: a doorbell with index %d and epoch %d", s.number, d.index, d.epoch)
+		s.kernel.Problem("SRQ %d: a doorbell with index %d and epoch %d", s.number, d.index, d.epoch)
 	}
 	s.kernel.dev.recordReceives("SRQ", &s.ring)
 }
@@ -121,7 +121,7 @@ func (s *srq) bell(d doorbell) {
 // arm is called with a doorbell that requests an event when fewer receives are left than its index says.
 func (s *srq) arm(d doorbell) {
 	if d.toggle != s.toggle.count {
-		s.kernel.problem("SRQ %d: a doorbell that arms after %d events has %d", s.number, s.toggle.count, d.toggle)
+		s.kernel.Problem("SRQ %d: a doorbell that arms after %d events has %d", s.number, s.toggle.count, d.toggle)
 		return
 	}
 	s.setLimit(d.index)
@@ -133,21 +133,13 @@ func (s *srq) setLimit(n uint32) {
 	s.notify()
 }
 
-// eventLimit is IB_EVENT_SRQ_LIMIT_REACHED.
-const eventLimit = 15
-
 func (s *srq) notify() {
 	if !s.armed || s.ring.posted() >= int(s.limit) {
 		return
 	}
 	s.armed, s.limit = false, 0
 	s.toggle.event()
-	k := s.kernel
-	k.dev.fabric.loop.Post(func() { // a command may be running, which holds the fake kernel's lock
-		if k.srqs[s.handle] == s {
-			k.check(k.Async(k.UserHandle(s.handle), eventLimit))
-		}
-	})
+	s.kernel.Happened("SRQ", s.handle, fakedev.EventSRQLimit)
 }
 
 // receives returns the ring of a QP's receives.
@@ -175,7 +167,7 @@ func (q *qp) Posted(uint32) int { return q.receives().posted() }
 
 // Deliver stores a part of a message.
 func (q *qp) Deliver(rc *transport.Receive, off uint32, p []byte) transport.Syndrome {
-	return q.move(rc.WQE.(*receive).sges, off, p, uapi.IB_UVERBS_ACCESS_LOCAL_WRITE)
+	return q.dev.Scatter(q.PD, rc.WQE.(*receive).sges, off, p)
 }
 
 // recvStatus has the status of a receive.
@@ -186,7 +178,7 @@ var recvStatus = map[transport.Syndrome]byte{transport.OK: 0, transport.LocalAcc
 func (q *qp) Arrived(rc *transport.Receive, m transport.Message) {
 	x := rc.WQE.(*receive)
 	kind := byte(typeRecvRC)
-	if q.ud {
+	if q.UD {
 		kind = typeRecvUD
 	}
 	e := newEntry(kind, recvStatus[m.Syndrome])
@@ -203,73 +195,13 @@ func (q *qp) Arrived(rc *transport.Receive, m transport.Message) {
 	if m.Op == transport.WriteImm {
 		e[flagsAt] |= flagRDMA
 	}
-	if q.ud && m.Packet != nil {
+	if q.UD && m.Packet != nil {
 		e.put16(sourceAt, uint16(m.Packet.DETH.SrcQPN))
 		e[sourceHighAt] = byte(m.Packet.DETH.SrcQPN >> 16)
 		e[flagsAt] |= 2 << 4 // RoCE v2 with IPv4
 	}
 	q.recv.complete(e, m.Solicited)
 	if m.Syndrome != transport.OK {
-		q.fail()
+		q.Fail()
 	}
-}
-
-// Invalidate refuses: the model has no memory windows.
-func (q *qp) Invalidate(uint32, uint32) transport.Syndrome { return transport.RemoteAccess }
-
-// rights has the right that an access needs.
-var rights = map[transport.Access]uint32{transport.RemoteWrite: uapi.IB_UVERBS_ACCESS_REMOTE_WRITE,
-	transport.RemoteRead: uapi.IB_UVERBS_ACCESS_REMOTE_READ, transport.RemoteReadAgain: uapi.IB_UVERBS_ACCESS_REMOTE_READ,
-	transport.RemoteAtomic: uapi.IB_UVERBS_ACCESS_REMOTE_ATOMIC}
-
-// Remote returns memory for an access by the peer.
-func (q *qp) Remote(_, key uint32, va uint64, n uint32, a transport.Access) (transport.Region, transport.Syndrome) {
-	m, right := q.dev.mrs[key], rights[a]
-	if m == nil || m.pd != q.pd || q.access&right == 0 || !m.Within(va, uint64(n), right) {
-		return nil, transport.RemoteAccess
-	}
-	if a == transport.RemoteAtomic && va%atomicSize != 0 {
-		return nil, transport.RemoteInvalidRequest
-	}
-	return region{m, va}, transport.OK
-}
-
-// A region is memory that the peer accesses.
-type region struct {
-	*mr
-	va uint64
-}
-
-func (r region) Write(off uint32, p []byte) transport.Syndrome {
-	return fault(r.mr.Write(r.At(r.va+uint64(off)), p))
-}
-
-func (r region) Read(off uint32, p []byte) transport.Syndrome {
-	return fault(r.mr.Read(r.At(r.va+uint64(off)), p))
-}
-
-// fault returns OK, or the error of memory that a program has unmapped.
-func fault(ok bool) transport.Syndrome {
-	if ok {
-		return transport.OK
-	}
-	return transport.RemoteAccess
-}
-
-// Atomic carries out an atomic operation.
-func (r region) Atomic(op transport.Op, o [4]uint64) (old uint64, s transport.Syndrome) {
-	b := make([]byte, atomicSize)
-	if s = r.Read(0, b); s != transport.OK {
-		return 0, s
-	}
-	old = binary.LittleEndian.Uint64(b)
-	v := old
-	switch {
-	case op == transport.FetchAdd:
-		v += o[0]
-	case old == o[1]:
-		v = o[0]
-	}
-	binary.LittleEndian.PutUint64(b, v)
-	return old, r.Write(0, b)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
 	"github.com/goverbs/goverbs/internal/sim/devfile"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -39,8 +40,8 @@ const (
 	msnSize = 8
 )
 
-func (s *sendRing) init(k *Kernel, u *uapi.BnxtReQpReq, size *uapi.IbUverbsQpCap, ud bool) {
-	*s = sendRing{memory: k.memory, addr: u.Qpsva, variable: k.variable, msn: k.dev.fabric.cfg.MSN, start: true}
+func (s *sendRing) init(k *kernel, u *uapi.BnxtReQpReq, size *uapi.IbUverbsQpCap, ud bool) {
+	*s = sendRing{memory: k.Memory, addr: u.Qpsva, variable: k.variable, msn: k.dev.fabric.cfg.MSN, start: true}
 	s.requests = k.depth(size.MaxSendWr+1+reserved, maxWR+1+reserved)
 	s.depth = s.requests * fixedSlots
 	if s.variable {
@@ -87,16 +88,16 @@ type wqe struct {
 	slots    uint32 // of the ring
 	signaled bool
 	op       byte
-	sges     []sge
+	sges     []fakedev.SGE
 	inline   []byte
 	bad      transport.Syndrome
 	request  transport.Request
 }
 
-type sge struct {
-	addr uint64
-	key  uint32
-	n    uint32
+// sgeOf returns the SGE in a slot.
+func sgeOf(b []byte) fakedev.SGE {
+	le := binary.LittleEndian
+	return fakedev.SGE{Addr: le.Uint64(b), Key: le.Uint32(b[8:]), N: le.Uint32(b[12:])}
 }
 
 // The first slot of a request.
@@ -181,20 +182,20 @@ func (q *qp) decode(w *wqe) {
 	*r = transport.Request{Op: op, Length: le.Uint32(b[wqeLenAt:]), Imm: le.Uint32(b[wqeImmAt:]),
 		Solicited: b[wqeFlags]&wqeSolicited != 0, Fence: b[wqeFlags]&wqeFence != 0, WQE: w}
 	switch {
-	case !known || q.ud && op != transport.Send && op != transport.SendImm:
+	case !known || q.UD && op != transport.Send && op != transport.SendImm:
 		w.bad = transport.LocalQPOp
 	case op == transport.CompareSwap || op == transport.FetchAdd:
 		r.Length, r.RemoteAddr, r.RKey = atomicSize, le.Uint64(b[wqeLenAt:]), le.Uint32(b[wqeImmAt:])
 		r.Operand = [4]uint64{le.Uint64(b[secondAt:]), le.Uint64(b[compareAt:])}
 	case op != transport.Send && op != transport.SendImm:
 		r.RemoteAddr, r.RKey = le.Uint64(b[secondAt:]), le.Uint32(b[rdmaKeyAt:])
-	case q.ud:
-		a := q.dev.ahs[le.Uint32(b[secondAt+4:])]
-		if a == nil || a.pd != q.pd {
+	case q.UD:
+		a := q.dev.AHs[le.Uint32(b[secondAt+4:])]
+		if a == nil || a.PD != q.PD {
 			w.bad = transport.LocalQPOp
 			break
 		}
-		r.Dest = &transport.Dest{Path: a.path, QPN: le.Uint32(b[secondAt:]), QKey: le.Uint32(b[qkeyAt:])}
+		r.Dest = &transport.Dest{Path: a.Path, QPN: le.Uint32(b[secondAt:]), QKey: le.Uint32(b[qkeyAt:])}
 	}
 	w.data(b[wqeFlags]&wqeInline != 0)
 	if w.bad != transport.OK {
@@ -204,7 +205,6 @@ func (q *qp) decode(w *wqe) {
 
 // data decodes the SGEs or the inline data.
 func (w *wqe) data(inline bool) {
-	le := binary.LittleEndian
 	b, r := w.raw[headSlots*slotSize:], &w.request
 	if inline {
 		if int(r.Length) > len(b) || r.Length > maxInline {
@@ -216,9 +216,9 @@ func (w *wqe) data(inline bool) {
 	}
 	total := uint64(0)
 	for ; len(b) > 0; b = b[slotSize:] {
-		s := sge{le.Uint64(b), le.Uint32(b[8:]), le.Uint32(b[12:])}
+		s := sgeOf(b)
 		w.sges = append(w.sges, s)
-		total += uint64(s.n)
+		total += uint64(s.N)
 	}
 	if total != uint64(r.Length) || total > maxMessage {
 		w.bad = transport.LocalLength
@@ -229,21 +229,21 @@ func (w *wqe) data(inline bool) {
 func (q *qp) sendBell(d doorbell) {
 	s := &q.sq
 	if d.index >= s.size() {
-		q.kernel.problem("QP %d: a doorbell with index %d of %d", q.number, d.index, s.size())
+		q.kernel.Problem("QP %d: a doorbell with index %d of %d", q.Number, d.index, s.size())
 		return
 	}
 	if wrapped := d.index < s.known; !s.start && wrapped != (d.epoch != s.epoch) {
-		q.kernel.problem("QP %d: a doorbell with index %d and epoch %d after %d and %d", q.number, d.index, d.epoch, s.known,
+		q.kernel.Problem("QP %d: a doorbell with index %d and epoch %d after %d and %d", q.Number, d.index, d.epoch, s.known,
 			s.epoch)
 	}
 	s.known, s.epoch, s.start = d.index, d.epoch, false
-	if q.dev.fabric.cfg.Record != nil {
+	if q.dev.Recording() {
 		for w := q.fetch(); w != nil; w = q.fetch() {
 			s.recorded = append(s.recorded, w.index)
 		}
 		return
 	}
-	q.endpoint.Kick()
+	q.Endpoint.Kick()
 }
 
 // fetch reads the next request, or returns nil if there is none.
@@ -255,16 +255,15 @@ func (q *qp) fetch() *wqe {
 	at := s.next
 	w, next := s.fetch(at)
 	if w == nil {
-		q.kernel.problem("QP %d: the request at index %d is none", q.number, at)
+		q.kernel.Problem("QP %d: the request at index %d is none", q.Number, at)
 		s.next = s.known
-		q.async(eventFatal)
-		q.fail()
+		q.Fatal()
 		return nil
 	}
 	s.next = next
 	s.count = (s.count + 1) % s.requests
 	q.decode(w)
-	q.dev.record("SQ %d %s", at, hex.EncodeToString(masked(w)))
+	q.dev.Record("SQ %d %s", at, hex.EncodeToString(masked(w)))
 	q.checkPSN(w, at)
 	return w
 }
@@ -298,11 +297,11 @@ const psnMask = 1<<24 - 1
 // checkPSN checks the entry of the table that belongs to a request.
 func (q *qp) checkPSN(w *wqe, index uint32) {
 	s := &q.sq
-	if q.ud {
+	if q.UD {
 		return
 	}
 	packets := uint32(1)
-	if n, mtu := uint64(w.request.Length), uint64(q.endpoint.Config().MTU); n > 0 {
+	if n, mtu := uint64(w.request.Length), uint64(q.Endpoint.Config().MTU); n > 0 {
 		packets = uint32((n + mtu - 1) / mtu)
 	}
 	first, next := s.psn, (s.psn+packets)&psnMask
@@ -317,7 +316,7 @@ func (q *qp) checkPSN(w *wqe, index uint32) {
 		return
 	}
 	le := binary.LittleEndian
-	q.dev.record("PSN %s", hex.EncodeToString(b))
+	q.dev.Record("PSN %s", hex.EncodeToString(b))
 	v := [3]uint32{le.Uint32(b) & psnMask, le.Uint32(b[4:]) & psnMask}
 	if s.msn {
 		u := le.Uint64(b)
@@ -326,7 +325,7 @@ func (q *qp) checkPSN(w *wqe, index uint32) {
 		v[2] = uint32(le.Uint16(b[8:]))
 	}
 	if want := [3]uint32{first, next, index}; v != want && w.bad == transport.OK {
-		q.kernel.problem("QP %d: the request at index %d has the PSNs and index %d, want %d", q.number, index, v, want)
+		q.kernel.Problem("QP %d: the request at index %d has the PSNs and index %d, want %d", q.Number, index, v, want)
 	}
 }
 
@@ -338,15 +337,6 @@ func (q *qp) Next() *transport.Request {
 	return nil
 }
 
-// local returns the region of an SGE, or nil if the key does not allow it.
-func (q *qp) local(x *sge, access uint32) *mr {
-	m := q.dev.mrs[x.key]
-	if m == nil || m.pd != q.pd || !m.Within(x.addr, uint64(x.n), access) {
-		return nil
-	}
-	return m
-}
-
 // Gather reads the payload of a request.
 func (q *qp) Gather(r *transport.Request, off uint32, p []byte) transport.Syndrome {
 	w := r.WQE.(*wqe)
@@ -354,43 +344,12 @@ func (q *qp) Gather(r *transport.Request, off uint32, p []byte) transport.Syndro
 		copy(p, w.inline[off:])
 		return transport.OK
 	}
-	return q.move(w.sges, off, p, 0)
+	return q.dev.Gather(q.PD, w.sges, off, p)
 }
 
 // Scatter stores the data of a READ or an atomic.
 func (q *qp) Scatter(r *transport.Request, off uint32, p []byte) transport.Syndrome {
-	if r.Op != transport.Read { // the old value, in the host's byte order
-		p = binary.LittleEndian.AppendUint64(nil, binary.BigEndian.Uint64(p))
-	}
-	return q.move(r.WQE.(*wqe).sges, off, p, uapi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-}
-
-// move copies p to the memory of SGEs, or from there if access is 0.
-func (q *qp) move(sges []sge, off uint32, p []byte, access uint32) transport.Syndrome {
-	for i := range sges {
-		x := &sges[i]
-		if off >= x.n {
-			off -= x.n
-			continue
-		}
-		n := min(len(p), int(x.n-off))
-		if n == 0 {
-			break
-		}
-		m := q.local(x, access)
-		if m == nil {
-			return transport.LocalProtection
-		}
-		at := m.At(x.addr + uint64(off))
-		if access == 0 && !m.Read(at, p[:n]) || access != 0 && !m.Write(at, p[:n]) {
-			return transport.LocalProtection
-		}
-		p, off = p[n:], 0
-	}
-	if len(p) > 0 {
-		return transport.LocalLength
-	}
-	return transport.OK
+	return q.dev.ScatterResponse(q.PD, r.WQE.(*wqe).sges, r.Op, off, p)
 }
 
 // Execute returns the error of a request that the device does not know.
@@ -414,7 +373,7 @@ func (s *sendRing) consumer(index uint32, failed bool) uint16 {
 func (q *qp) Done(r *transport.Request, s transport.Syndrome) {
 	w := r.WQE.(*wqe)
 	q.sq.done = (q.sq.done + 1) % q.sq.requests
-	if w.signaled || q.signalAll || s != transport.OK {
+	if w.signaled || q.SignalAll || s != transport.OK {
 		e := newEntry(typeSend, sendStatus[s])
 		e.put64(handleAt, q.cookie)
 		e.put16(consumerAt, q.sq.consumer(w.index, s != transport.OK))

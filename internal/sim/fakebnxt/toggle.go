@@ -19,9 +19,9 @@ type toggle struct {
 }
 
 // newToggle allocates the page.
-func (k *Kernel) newToggle() (t toggle, err error) {
+func (k *kernel) newToggle() (t toggle, err error) {
 	if k.dev.fabric.cfg.Toggle {
-		t.page, err = k.file.NewRing(uint64(unix.Getpagesize()))
+		t.page, err = k.File.NewRing(uint64(unix.Getpagesize()))
 	}
 	return t, err
 }
@@ -35,7 +35,7 @@ func (t *toggle) event() {
 }
 
 // getToggle is bnxt_re's method GET_TOGGLE_MEM.
-func (k *Kernel) getToggle(c ioctl.Call) error {
+func (k *kernel) getToggle(c ioctl.Call) error {
 	number := uint32(call.Num(c, uapi.BNXT_RE_TOGGLE_MEM_RES_ID))
 	var t *toggle
 	switch q, s := k.dev.cqs[number], k.dev.srqs[number]; call.Num(c, uapi.BNXT_RE_TOGGLE_MEM_TYPE) {

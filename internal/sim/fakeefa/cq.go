@@ -9,7 +9,7 @@ import (
 
 // A cq is a completion queue. Its entries are in several rings, which each QP uses one of.
 type cq struct {
-	kernel   *Kernel
+	kernel   *kernel
 	handle   uint32
 	ring     devfile.Ring
 	size     int // of an entry
@@ -66,7 +66,7 @@ func newEntry(q *qp, id uint16, status, flags, op byte) *entry {
 	e := new(entry)
 	binary.LittleEndian.PutUint16(e[:], id)
 	e[statusAt], e[flagsAt] = status, flags|op<<opShift
-	binary.LittleEndian.PutUint16(e[numberAt:], q.number)
+	binary.LittleEndian.PutUint16(e[numberAt:], uint16(q.Number))
 	return e
 }
 
@@ -75,8 +75,8 @@ func (c *cq) complete(sub int, e *entry) {
 	if c == nil {
 		return // of a program of another process
 	}
-	if c.bell != 0 && int(c.total-c.consumed) >= c.entries*len(c.produced) && c.kernel.memory.Process == nil {
-		c.kernel.dev.fabric.problem("CQ %d of %d entries overruns", c.handle, c.entries)
+	if c.bell != 0 && int(c.total-c.consumed) >= c.entries*len(c.produced) && c.kernel.Memory.Process == nil {
+		c.kernel.Problem("CQ %d of %d entries overruns", c.handle, c.entries)
 		return
 	}
 	i := c.produced[sub]
@@ -102,7 +102,7 @@ const (
 )
 
 func (c *cq) ringBell(v uint32) {
-	c.kernel.dev.record("CQ register %#x", v)
+	c.kernel.dev.Record("CQ register %#x", v)
 	c.consumed = uint16(v)
 	c.armed = v&armBit != 0 || c.armed
 	c.notify()
@@ -112,14 +112,14 @@ func (c *cq) ringBell(v uint32) {
 func (c *cq) notify() {
 	if c.armed && c.total != c.consumed {
 		c.armed = false
-		_ = c.kernel.Complete(c.handle) // a CQ of a program may have no channel
+		c.kernel.Completed(c.handle)
 	}
 }
 
 // Inject writes a raw entry to a ring of the device's newest CQ, with the phase that the entry is to have.
 func (d *Device) Inject(sub int, raw [entrySize]byte) {
-	d.fabric.mu.Lock()
-	defer d.fabric.mu.Unlock()
-	e := entry(raw)
-	d.newest.complete(sub, &e)
+	d.fabric.Loop.Run(func() {
+		e := entry(raw)
+		d.newest.complete(sub, &e)
+	})
 }

@@ -3,6 +3,8 @@ package fakeefa
 import (
 	"encoding/binary"
 
+	"github.com/goverbs/goverbs/internal/sim/connectx/transport"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
 
@@ -43,15 +45,13 @@ type request struct {
 	signaled bool
 	imm      uint32
 	hasImm   bool
-	ah       *ah
-	dest     uint16
+	ah       *fakedev.AH
+	dest     uint32
 	qkey     uint32
 	data     []byte
 	// Of RDMA.
-	addr, length uint64 // at the peer
-	key          uint32
-	remote       part
-	local        part
+	there fakedev.SGE // at the peer
+	local fakedev.SGE
 }
 
 // done completes the request at the sender.
@@ -65,14 +65,14 @@ func (r *request) done(status byte) {
 func (q *qp) execute(d *[sendSize]byte) {
 	le := binary.LittleEndian
 	r := &request{from: q, id: le.Uint16(d[:]), op: d[ctrlAt] & opMask, signaled: d[ctrl2At]&isSignaled != 0,
-		imm: le.Uint32(d[sendImmAt:]), hasImm: d[ctrlAt]&hasImm != 0, dest: le.Uint16(d[destAt:]),
-		qkey: le.Uint32(d[qkeyAt:]), ah: q.dev.ahs[le.Uint16(d[sendAHAt:])]}
+		imm: le.Uint32(d[sendImmAt:]), hasImm: d[ctrlAt]&hasImm != 0,
+		dest: uint32(le.Uint16(d[destAt:])), qkey: le.Uint32(d[qkeyAt:]), ah: q.dev.AHs[uint32(le.Uint16(d[sendAHAt:]))]}
 	const must = isFirst | isLast
 	if d[ctrlAt]&isMeta == 0 || d[ctrl2At]&must != must || r.op > opWrite || r.op != opSend && !q.srd {
 		r.done(badOperation)
 		return
 	}
-	if r.ah == nil || r.ah.pd != q.pd {
+	if r.ah == nil || r.ah.PD != q.PD {
 		r.done(badAH)
 		return
 	}
@@ -88,9 +88,9 @@ func (q *qp) execute(d *[sendSize]byte) {
 }
 
 // sge returns the memory of a buffer descriptor.
-func (q *qp) sge(b []byte, access uint32) (part, bool) {
+func sge(b []byte) fakedev.SGE {
 	le := binary.LittleEndian
-	return q.dev.local(q.pd, le.Uint32(b[4:])&keyMask, le.Uint64(b[8:]), le.Uint32(b), access)
+	return fakedev.SGE{Addr: le.Uint64(b[8:]), Key: le.Uint32(b[4:]) & keyMask, N: le.Uint32(b)}
 }
 
 // loadSend reads the data of a message.
@@ -106,24 +106,18 @@ func (q *qp) loadSend(r *request, d *[sendSize]byte) byte {
 	if n > maxSendSGE {
 		return badLocalLength
 	}
-	total := 0
-	var parts [maxSendSGE]part
+	total := uint64(0)
+	var sges [maxSendSGE]fakedev.SGE
 	for i := range n {
-		p, fits := q.sge(d[dataAt+16*i:][:16], 0)
-		if !fits {
-			return badLocalKey
-		}
-		parts[i] = p
-		total += int(p.n)
+		sges[i] = sge(d[dataAt+16*i:][:16])
+		total += uint64(sges[i].N)
 	}
 	if total > mtu {
 		return badLocalLength
 	}
-	for _, p := range parts {
-		var there bool
-		if r.data, there = p.read(r.data); !there {
-			return badLocalKey
-		}
+	r.data = make([]byte, total)
+	if q.dev.Gather(q.PD, sges[:], 0, r.data) != transport.OK {
+		return badLocalKey
 	}
 	return ok
 }
@@ -139,20 +133,19 @@ func (q *qp) loadRDMA(r *request, d *[sendSize]byte) byte {
 	if q.dev.fabric.cfg.Caps&cap == 0 || d[ctrlAt]&isInline != 0 || n > 1 {
 		return badOperation
 	}
-	r.length, r.key, r.addr = uint64(le.Uint32(there)), le.Uint32(there[4:]), le.Uint64(there[8:])
-	var fits bool
+	r.there = fakedev.SGE{Addr: le.Uint64(there[8:]), Key: le.Uint32(there[4:]), N: le.Uint32(there)}
 	if n == 1 {
-		if r.local, fits = q.sge(d[dataAt+16:][:16], access); !fits {
-			return badLocalKey
-		}
+		r.local = sge(d[dataAt+16:][:16])
 	}
-	if uint64(r.local.n) != r.length || r.length > maxRDMA {
+	if r.local.N > 0 && q.dev.Local(q.PD, r.local, access) == nil {
+		return badLocalKey
+	}
+	if r.local.N != r.there.N || r.local.N > maxRDMA {
 		return badLocalLength
 	}
-	if r.op == opWrite {
-		if r.data, fits = r.local.read(nil); !fits {
-			return badLocalKey
-		}
+	r.data = make([]byte, r.local.N)
+	if r.op == opWrite && q.dev.Gather(q.PD, []fakedev.SGE{r.local}, 0, r.data) != transport.OK {
+		return badLocalKey
 	}
 	return ok
 }
@@ -161,11 +154,11 @@ func (q *qp) loadRDMA(r *request, d *[sendSize]byte) byte {
 func (r *request) deliver() {
 	var to *qp
 	for _, d := range r.from.dev.fabric.devices {
-		if d.gid == r.ah.gid {
+		if d.gid == r.ah.Path.DGID {
 			to = d.qps[r.dest]
 		}
 	}
-	fits := to != nil && to.srd == r.from.srd && to.qkey == r.qkey && to.state >= stateRTR && to.state < stateErr
+	fits := to != nil && to.srd == r.from.srd && to.Attr.QKey == r.qkey && to.state >= stateRTR && to.state < stateErr
 	switch {
 	case !fits && !r.from.srd:
 		r.done(ok) // a datagram is lost
@@ -185,7 +178,7 @@ func (r *request) arrive(to *qp) {
 		}
 	}
 	if r.op != opSend && !r.hasImm {
-		r.done(r.move())
+		r.done(r.move(to))
 		return
 	}
 	recv, there := to.receive()
@@ -193,7 +186,7 @@ func (r *request) arrive(to *qp) {
 	case !there && !r.from.srd:
 		r.done(ok) // a datagram is lost
 		return
-	case !there && r.from.retries != never, len(to.waiting) >= maxWaiting:
+	case !there && r.from.Attr.RNRRetry != never, len(to.waiting) >= maxWaiting:
 		r.done(notReady)
 		return
 	case !there:
@@ -202,7 +195,7 @@ func (r *request) arrive(to *qp) {
 	}
 	status := byte(ok)
 	if r.op == opWrite {
-		status = r.move()
+		status = r.move(to)
 	} else {
 		status = r.scatter(to, &recv)
 	}
@@ -223,37 +216,36 @@ func (r *request) arrive(to *qp) {
 // maxWaiting is how many messages can wait for receives of a QP.
 const maxWaiting = 8192
 
-// access finds the memory of the peer.
+// access checks that the peer allows the access.
 func (r *request) access(to *qp) byte {
-	r.remote = part{}
-	if r.length == 0 {
-		return ok
+	if r.there.N > 0 && r.region(to) == nil {
+		return badRemote
 	}
+	return ok
+}
+
+// region returns the region of the peer, or nil.
+func (r *request) region(to *qp) *fakedev.MR {
 	right := uint32(uapi.IB_UVERBS_ACCESS_REMOTE_WRITE)
 	if r.op == opRead {
 		right = uapi.IB_UVERBS_ACCESS_REMOTE_READ
 	}
-	m := to.dev.mrs[r.key&^remote]
-	if m == nil || r.key&remote == 0 || m.pd != to.pd || !m.Within(r.addr, r.length, right) {
-		return badRemote
+	if r.there.Key&remote == 0 {
+		return nil
 	}
-	r.remote = part{m, m.At(r.addr), uint32(r.length)}
-	return ok
+	return to.dev.Local(to.PD, fakedev.SGE{Addr: r.there.Addr, Key: r.there.Key &^ remote, N: r.there.N}, right)
 }
 
 // move copies the data of a READ or WRITE.
-func (r *request) move() byte {
-	var fits bool
-	if r.op == opWrite {
-		if _, fits = r.remote.write(r.data); !fits {
-			return badRemote
-		}
+func (r *request) move(to *qp) byte {
+	if r.there.N == 0 {
 		return ok
 	}
-	if r.data, fits = r.remote.read(nil); !fits {
+	m := r.region(to)
+	switch at := m.At(r.there.Addr); {
+	case r.op == opWrite && !m.Write(at, r.data), r.op == opRead && !m.Read(at, r.data):
 		return badRemote
-	}
-	if _, fits = r.local.write(r.data); !fits {
+	case r.op == opRead && r.from.dev.Scatter(r.from.PD, []fakedev.SGE{r.local}, 0, r.data) != transport.OK:
 		return badLocalKey
 	}
 	return ok
@@ -261,23 +253,17 @@ func (r *request) move() byte {
 
 // scatter copies a message to the memory of a receive.
 func (r *request) scatter(to *qp, recv *receive) byte {
-	rest := r.data
+	data := r.data
 	if !to.srd {
-		rest = append(make([]byte, grhSize), rest...)
+		data = append(make([]byte, grhSize), data...)
 	}
-	for _, p := range recv.parts {
-		at, fits := to.dev.local(to.pd, p.key, p.addr, uint32(p.n), uapi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-		if fits {
-			rest, fits = at.write(rest)
-		}
-		if !fits {
-			return badRemote
-		}
-	}
-	if len(rest) > 0 {
+	switch to.dev.Scatter(to.PD, recv.parts, 0, data) {
+	case transport.OK:
+		return ok
+	case transport.LocalLength:
 		return badRemoteLength
 	}
-	return ok
+	return badRemote
 }
 
 // received returns the entry of a receive.
@@ -292,10 +278,10 @@ func (r *request) received(to *qp, id uint16) *entry {
 	if !to.srd {
 		n += grhSize
 	}
-	number := to.dev.ahOf(r.from.dev.gid, to.pd)
+	number := to.dev.ahOf(r.from.dev.gid, to.PD)
 	le.PutUint16(e[lengthAt:], uint16(n))
 	le.PutUint16(e[ahAt:], number)
-	le.PutUint16(e[sourceAt:], r.from.number)
+	le.PutUint16(e[sourceAt:], uint16(r.from.Number))
 	le.PutUint32(e[immAt:], r.imm)
 	switch {
 	case r.op == opWrite:

@@ -1,18 +1,9 @@
 package fakeefa
 
 import (
-	"fmt"
-	"math/bits"
-	"net"
-	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/machine"
-	"github.com/goverbs/goverbs/internal/nldev"
-	"github.com/goverbs/goverbs/internal/sim/devfile"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 	"github.com/goverbs/goverbs/internal/sim/ioctltest"
 	"github.com/goverbs/goverbs/internal/uapi"
 )
@@ -53,122 +44,51 @@ const (
 
 // A Fabric is a computer with devices named efa_0, efa_1 and so on.
 type Fabric struct {
-	t   testing.TB
-	cfg Config
-
-	mu      sync.Mutex
+	*fakedev.Fabric
+	cfg     Config
 	devices []*Device
-	buf     []byte // of the message that is being delivered
 }
 
 // A Device is an adapter.
 type Device struct {
+	*fakedev.Device
 	fabric *Fabric
-	index  uint32
 	gid    [16]byte
-
-	files  []*Kernel
-	qps    map[uint16]*qp
-	ahs    map[uint16]*ah
-	mrs    map[uint32]*mr
-	pds    uint16
+	qps    map[uint32]*qp
 	newest *cq
-	keys   uint32
 }
+
+// unspecified is RDMA_NODE_UNSPECIFIED.
+const unspecified = 7
 
 // New returns a fabric of n devices on which the process runs until the test ends.
 func New(t testing.TB, n int, cfg Config) *Fabric {
 	t.Helper()
-	f := &Fabric{t: t, cfg: cfg}
-	for i := range n {
-		d := &Device{fabric: f, index: uint32(i), qps: map[uint16]*qp{}, ahs: map[uint16]*ah{}, mrs: map[uint32]*mr{}}
-		d.gid = [16]byte{0: 0xfe, 1: 0x80, 8: 0x02, 11: 0xff, 12: 0xfe, 15: byte(i + 1)}
-		f.devices = append(f.devices, d)
-	}
-	machine.Replace(func() machine.Machine { return f })
-	t.Cleanup(func() {
-		machine.Replace(nil)
-		for _, d := range f.devices {
-			for _, k := range d.files {
-				k.Kernel.Close(t)
-			}
-		}
-	})
+	f := &Fabric{cfg: cfg}
+	f.Fabric = fakedev.New(t, n, fakedev.Model{Package: "fakeefa", Driver: uapi.RDMA_DRIVER_EFA, ABI: 1, Name: "efa_",
+		NodeType: unspecified, Firmware: "0.0.0.0", GIDs: f.newDevice, Describe: describe, Open: f.open, Record: cfg.Record})
+	f.Start(f)
 	return f
+}
+
+func (f *Fabric) newDevice(base *fakedev.Device) []uapi.IbUverbsGidEntry {
+	d := &Device{Device: base, fabric: f, gid: base.LinkLocal(), qps: map[uint32]*qp{}}
+	f.devices = append(f.devices, d)
+	return []uapi.IbUverbsGidEntry{{Gid: d.gid, PortNum: 1}}
 }
 
 // Device returns device number i.
 func (f *Fabric) Device(i int) *Device { return f.devices[i] }
 
-// Name returns the name of a device.
-func (d *Device) Name() string { return fmt.Sprintf("efa_%d", d.index) }
-
-func (d *Device) node() string { return fmt.Sprintf("uverbs%d", d.index) }
-
-func (d *Device) guid() uint64 { return 0x0200_00ff_fe00_0001 + uint64(d.index) }
-
-// problem reports a mistake of the provider.
-func (f *Fabric) problem(format string, args ...any) { f.t.Errorf("fakeefa: "+format, args...) }
-
-// unspecified is RDMA_NODE_UNSPECIFIED.
-const unspecified = 7
-
-// Devices implements machine.Machine.
-func (f *Fabric) Devices() (all []nldev.Device, err error) {
-	for _, d := range f.devices {
-		all = append(all, nldev.Device{Index: d.index, Name: d.Name(), NodeGUID: d.guid(), NodeType: unspecified, Ports: 1,
-			FWVersion: "0.0.0.0", Char: &nldev.CharDev{Name: d.node(), ABI: 1, Major: 231, Minor: 200 + d.index,
-				DriverID: uapi.RDMA_DRIVER_EFA}})
-	}
-	return all, nil
-}
-
-// OpenDevice implements machine.Machine.
-func (f *Fabric) OpenDevice(name string) (*ioctl.Device, error) {
-	for _, d := range f.devices {
-		if d.Name() == name {
-			return d.open()
-		}
-	}
-	return nil, unix.ENOENT
-}
-
-func (d *Device) open() (*ioctl.Device, error) {
-	file, fd, err := devfile.Open(d.node())
-	if err != nil {
-		return nil, err
-	}
-	k := d.newKernel(file)
-	d.fabric.mu.Lock()
-	d.files = append(d.files, k)
-	d.fabric.mu.Unlock()
-	return ioctl.NewFake(fd, d.node(), uapi.RDMA_DRIVER_EFA, k), nil
-}
-
 // describe sets what the kernel replies to queries.
-func (d *Device) describe(core *ioctltest.Kernel) {
+func describe(core *ioctltest.Kernel) {
 	a := &core.Device
-	a.NodeGuid, a.SysImageGuid = bits.ReverseBytes64(d.guid()), bits.ReverseBytes64(d.guid())
 	a.VendorId, a.VendorPartId, a.FwVer = 0x1d0f, 0xefa2, 0
 	a.MaxMrSize, a.PageSizeCap = 1<<40, 0xfffff000
 	a.MaxQp, a.MaxCq, a.MaxPd, a.MaxMr, a.MaxAh = maxQPs, 512, 256, 1024, 4096
 	a.MaxQpWr, a.MaxCqe, a.MaxSge, a.MaxSgeRd = maxWR, maxCQE, maxRecvSGE, 1
 	a.MaxQpRdAtom, a.MaxQpInitRdAtom, a.MaxSrq, a.MaxSrqWr, a.MaxSrqSge = 0, 0, 0, 0, 0
-	core.XRC = false
-	core.GIDs = []uapi.IbUverbsGidEntry{{Gid: d.gid, PortNum: 1}}
 	p := &core.Ports[0]
-	p.GidTblLen, p.PkeyTblLen, p.Lid, p.MaxMsgSz, p.LinkLayer, p.Flags = 1, 1, 1, mtu, 0, 0
+	p.PkeyTblLen, p.Lid, p.MaxMsgSz, p.LinkLayer, p.Flags = 1, 1, mtu, 0, 0
 	p.MaxMtu, p.ActiveMtu = 5, 5
 }
-
-// PKeys implements machine.Machine.
-func (f *Fabric) PKeys(string, uint32) ([]uint16, error) { return []uint16{0xffff}, nil }
-
-// InterfaceNames implements machine.Machine: an EFA device has no network interface.
-func (f *Fabric) InterfaceNames([]int) (map[int]string, error) { return nil, nil }
-
-// InterfaceIndex implements machine.Machine.
-func (f *Fabric) InterfaceIndex(string) (int, error) { return 0, unix.ENODEV }
-
-// InterfaceAddrs implements machine.Machine.
-func (f *Fabric) InterfaceAddrs() ([]net.Addr, error) { return nil, nil }

@@ -4,10 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/sim/call"
 	"github.com/goverbs/goverbs/internal/sim/devfile"
-	"github.com/goverbs/goverbs/internal/uapi"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 )
 
 // Sizes of descriptors.
@@ -18,19 +16,13 @@ const (
 
 // A qp is a queue pair.
 type qp struct {
-	dev     *Device
-	kernel  *Kernel
-	handle  uint32
-	number  uint16
-	pd      uint16
-	srd     bool
-	state   uint8
-	qkey    uint32
-	retries uint8 // when a peer has no receive
-	cap     uapi.IbUverbsQpCap
-	send    *cq
-	recv    *cq
-	sq, rq  queue
+	fakedev.QP
+	dev    *Device
+	srd    bool
+	state  uint8
+	send   *cq
+	recv   *cq
+	sq, rq queue
 	// waiting are the messages to this QP that wait for a receive.
 	waiting []*request
 }
@@ -64,10 +56,6 @@ const (
 	stateRTS   = 3
 	stateErr   = 6
 )
-
-func (q *qp) created(c ioctl.Call) {
-	q.cap, q.retries = *call.In[uapi.IbUverbsQpCap](c, uapi.UVERBS_ATTR_CREATE_QP_CAP), never
-}
 
 // enter changes the state.
 func (q *qp) enter(state uint8) {
@@ -123,18 +111,16 @@ func (q *qp) flush() {
 func (q *qp) sendBell(v uint32) {
 	cfg := &q.dev.fabric.cfg
 	n := uint16(v) - q.sq.known
-	q.dev.record("SQ register %d", v)
+	q.dev.Record("SQ register %d", v)
 	for i := q.sq.known; i != uint16(v) && int(n) <= len(q.sq.bytes)/sendSize; i++ {
-		q.dev.record("SQ %d %s", i, hex.EncodeToString(q.sq.at(i)))
+		q.dev.Record("SQ %d %s", i, hex.EncodeToString(q.sq.at(i)))
 	}
 	if limit := int(cfg.MaxBatch); v>>16 != 0 || int(n) > len(q.sq.bytes)/sendSize || limit != 0 && int(n) > limit {
-		if q.kernel.memory.Process == nil {
-			q.dev.fabric.problem("QP %d announces %d sends", q.number, n)
-		}
+		q.Kernel.Problem("QP %d announces %d sends", q.Number, n)
 		return
 	}
 	q.sq.known = uint16(v)
-	if cfg.Record != nil {
+	if q.dev.Recording() {
 		return
 	}
 	if q.state == stateErr {
@@ -150,19 +136,17 @@ func (q *qp) sendBell(v uint32) {
 // recvBell is called with the number of descriptors that the program has posted so far.
 func (q *qp) recvBell(v uint32) {
 	n := uint16(v) - q.rq.known
-	q.dev.record("RQ register %d", v)
+	q.dev.Record("RQ register %d", v)
 	for i := q.rq.known; i != uint16(v) && int(n) <= len(q.rq.bytes)/recvSize; i++ {
-		q.dev.record("RQ %d %s", i, hex.EncodeToString(q.rq.at(i)))
+		q.dev.Record("RQ %d %s", i, hex.EncodeToString(q.rq.at(i)))
 	}
 	if v>>16 != 0 || int(n) > len(q.rq.bytes)/recvSize {
-		if q.kernel.memory.Process == nil {
-			q.dev.fabric.problem("QP %d announces %d descriptors", q.number, n)
-		}
+		q.Kernel.Problem("QP %d announces %d descriptors", q.Number, n)
 		return
 	}
 	q.rq.known = uint16(v)
 	switch {
-	case q.dev.fabric.cfg.Record != nil:
+	case q.dev.Recording():
 	case q.state == stateErr:
 		q.flush()
 	default:
@@ -177,13 +161,7 @@ func (q *qp) recvBell(v uint32) {
 // A receive is what the program has posted for a message.
 type receive struct {
 	id    uint16
-	parts []recvPart
-}
-
-type recvPart struct {
-	key  uint32
-	addr uint64
-	n    uint16
+	parts []fakedev.SGE
 }
 
 const (
@@ -200,7 +178,8 @@ func (q *qp) receive() (r receive, there bool) {
 		if ctrl&firstPart != 0 {
 			r = receive{id: binary.LittleEndian.Uint16(d[8:])}
 		}
-		r.parts = append(r.parts, recvPart{ctrl & keyMask, binary.LittleEndian.Uint64(d), binary.LittleEndian.Uint16(d[10:])})
+		r.parts = append(r.parts, fakedev.SGE{Addr: binary.LittleEndian.Uint64(d), Key: ctrl & keyMask,
+			N: uint32(binary.LittleEndian.Uint16(d[10:]))})
 		if ctrl&lastPart != 0 {
 			q.rq.next = i + 1
 			return r, true

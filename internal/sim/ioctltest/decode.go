@@ -70,6 +70,26 @@ func decode(c ioctl.Call, driver uint32) (*Msg, error) {
 	return m, nil
 }
 
+// Describe returns the name of a command that the kernel has accepted. If it is a method that creates or destroys an
+// object, it returns the handle of the object, and whether it is a new one.
+func Describe(c ioctl.Call, driver uint32) (name string, handle uint32, created bool) {
+	h := c.Header()
+	m := MethodOf(driver, h.ObjectId, h.MethodId)
+	name, _, _ = strings.Cut(c.String(), "(")
+	for _, a := range c.Attrs() {
+		switch r, _ := m.rule(a.AttrId); {
+		case a.AttrId == uapi.UVERBS_ATTR_WRITE_CMD && h.ObjectId == uapi.UVERBS_OBJECT_DEVICE &&
+			h.MethodId == uapi.UVERBS_METHOD_INVOKE_WRITE:
+			return legacies[a.Data].name, 0, false
+		case r.Class == New:
+			return name, uint32(a.Data), true
+		case r.Class == Handle && Destroys(name):
+			handle = uint32(a.Data)
+		}
+	}
+	return name, handle, false
+}
+
 func (m *Msg) take(c ioctl.Call, i int) error {
 	a := &m.attrs[i]
 	r, known := m.Method.rule(a.AttrId)

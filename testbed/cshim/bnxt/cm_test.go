@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/sim/fakebnxt"
+	"github.com/goverbs/goverbs/internal/sim/fakedev"
 	"github.com/goverbs/goverbs/testbed/cshim"
 )
 
@@ -18,7 +19,7 @@ func TestCMPrograms(t *testing.T) {
 			}
 			t.Run(name+"/"+g.Program, func(t *testing.T) {
 				h := cshim.NewBnxt(t, fakebnxt.New(t, 1, cfg).Device(0))
-				cshim.PlayCM(t, g, fakebnxt.Addr.String(), h, h)
+				cshim.PlayCM(t, g, fakedev.Addr.String(), h, h)
 			})
 		}
 	}
@@ -30,8 +31,8 @@ func TestWithGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := cshim.NewBnxt(t, fakebnxt.New(t, 1, cfg).Device(0))
 			run := func(f func()) { f() }
-			t.Run("server in Go", func(t *testing.T) { cshim.PlayGoServer(t, run, fakebnxt.Addr.String(), h) })
-			t.Run("client in Go", func(t *testing.T) { cshim.PlayGoClient(t, run, fakebnxt.Addr.String(), h) })
+			t.Run("server in Go", func(t *testing.T) { cshim.PlayGoServer(t, run, fakedev.Addr.String(), h) })
+			t.Run("client in Go", func(t *testing.T) { cshim.PlayGoClient(t, run, fakedev.Addr.String(), h) })
 		})
 	}
 }
