@@ -18,7 +18,7 @@ func TestCMPrograms(t *testing.T) {
 				continue // the device has no XRC
 			}
 			t.Run(name+"/"+g.Program, func(t *testing.T) {
-				h := cshim.NewBnxt(t, fakebnxt.New(t, 1, cfg).Device(0))
+				h := on(t, fakebnxt.New(t, 1, cfg).Device(0))
 				cshim.PlayCM(t, g, fakedev.Addr.String(), h, h)
 			})
 		}
@@ -29,7 +29,7 @@ func TestCMPrograms(t *testing.T) {
 func TestWithGo(t *testing.T) {
 	for name, cfg := range models {
 		t.Run(name, func(t *testing.T) {
-			h := cshim.NewBnxt(t, fakebnxt.New(t, 1, cfg).Device(0))
+			h := on(t, fakebnxt.New(t, 1, cfg).Device(0))
 			run := func(f func()) { f() }
 			t.Run("server in Go", func(t *testing.T) { cshim.PlayGoServer(t, run, fakedev.Addr.String(), h) })
 			t.Run("client in Go", func(t *testing.T) { cshim.PlayGoClient(t, run, fakedev.Addr.String(), h) })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/sim/fakebnxt"
 	"github.com/goverbs/goverbs/internal/sim/leaktest"
+	_ "github.com/goverbs/goverbs/provider/bnxt_re"
 	"github.com/goverbs/goverbs/testbed/connectx/games"
 	"github.com/goverbs/goverbs/testbed/cshim"
 	"github.com/goverbs/goverbs/testbed/vm"
@@ -18,6 +19,8 @@ func TestMain(m *testing.M) {
 	cshim.Prepare()
 	leaktest.Main(m)
 }
+
+func on(t *testing.T, d *fakebnxt.Device) *cshim.Host { return cshim.On(t, d.Name(), "bnxt_re") }
 
 // models are the configurations of the device that change what programs write.
 var models = map[string]fakebnxt.Config{
@@ -38,7 +41,7 @@ var models = map[string]fakebnxt.Config{
 // C's ibv_devinfo describes the device as it is.
 func TestDevinfo(t *testing.T) {
 	d := fakebnxt.New(t, 1, fakebnxt.P5).Device(0)
-	out, err := cshim.NewBnxt(t, d).Command("ibv_devinfo", "-v").CombinedOutput()
+	out, err := on(t, d).Command("ibv_devinfo", "-v").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -75,7 +78,7 @@ func TestPairs(t *testing.T) {
 					}
 					cfg.Strict = true
 					f := fakebnxt.New(t, 2, cfg)
-					cshim.Play(t, g, "3", cshim.NewBnxt(t, f.Device(0)), cshim.NewBnxt(t, f.Device(1)))
+					cshim.Play(t, g, "3", on(t, f.Device(0)), on(t, f.Device(1)))
 				})
 			}
 		})

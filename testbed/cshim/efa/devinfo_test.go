@@ -30,7 +30,7 @@ func output(t *testing.T, c *exec.Cmd) string {
 // C's ibv_devinfo describes the device as it is.
 func TestDevinfo(t *testing.T) {
 	d := fakeefa.New(t, 1, fakeefa.Default).Device(0)
-	h := cshim.NewEFA(t, d)
+	h := cshim.On(t, d.Name(), "efa")
 	out := output(t, h.Command("ibv_devinfo", "-v"))
 	for _, want := range []string{"hca_id:\t" + d.Name(), "vendor_id:\t\t\t0x1d0f", "vendor_part_id:\t\t\t61346",
 		"max_qp_wr:\t\t\t4096",

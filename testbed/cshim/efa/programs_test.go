@@ -22,7 +22,7 @@ func TestPyverbs(t *testing.T) {
 	for _, module := range slices.Sorted(maps.Keys(modules)) {
 		t.Run(module, func(t *testing.T) {
 			d := fakeefa.New(t, 1, fakeefa.Default).Device(0)
-			h := cshim.NewEFA(t, d)
+			h := cshim.On(t, d.Name(), "efa")
 			args := pyverbs.Args(h.Path(pyverbs.Dir), []string{module}, "--dev", d.Name(), "--gid", "0")
 			results, err := pyverbs.RunOn(h.Command("python3", args...))
 			if err != nil {
@@ -58,7 +58,7 @@ func TestPairs(t *testing.T) {
 				vm.SkipRepeat(t, "the program with other sizes, or the others")
 			}
 			f := fakeefa.New(t, 2, fakeefa.Default)
-			a, b := cshim.NewEFA(t, f.Device(0)), cshim.NewEFA(t, f.Device(1))
+			a, b := cshim.On(t, f.Device(0).Name(), "efa"), cshim.On(t, f.Device(1).Name(), "efa")
 			cshim.Play(t, g, "0", a, b)
 		})
 	}

@@ -5,21 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/goverbs/goverbs/internal/sim/fakebnxt"
-	"github.com/goverbs/goverbs/internal/sim/fakeefa"
 )
 
-// NewEFA returns a host for programs that use a device of a fabric, until the test ends.
-func NewEFA(t testing.TB, d *fakeefa.Device) *Host {
+// On returns a host for programs that use a device of this process's machine, until the test ends. driver is the
+// provider of C, such as efa of libefa.so.
+func On(t testing.TB, device, driver string) *Host {
 	t.Helper()
-	return newHost(t, func(f func()) { f() }, d.Name(), "efa")
-}
-
-// NewBnxt is [NewEFA] for a Broadcom adapter.
-func NewBnxt(t testing.TB, d *fakebnxt.Device) *Host {
-	t.Helper()
-	return newHost(t, func(f func()) { f() }, d.Name(), "bnxt_re")
+	return newHost(t, func(f func()) { f() }, device, driver)
 }
 
 // Compile compiles a C program with libibverbs and further libraries of the tree, named as after -l. It returns the

@@ -1,4 +1,7 @@
-// A program that executes the steps of a script with libibverbs, and prints what it observes. See sides_test.go.
+// A program that executes the steps of a script with libibverbs, and prints what it observes: see ../cside.go. Its arguments
+// are a device, an entry of the GID table, whether completions of requests that failed are whole, and whether there are
+// batches. Programs for devices whose QPs another library creates define DRIVER_QP, a function for QPs of type
+// IBV_QPT_DRIVER, and include this file.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +20,14 @@ static struct ibv_srq *srq;
 static struct ibv_ah *ah;
 static union ibv_gid gid;
 static struct ibv_send_wr sends[MAX];
+static struct batched {
+	int op;
+	unsigned long raddr, compare, swap;
+	unsigned imm, rkey, qpn, qkey;
+} batched[MAX]; // the requests of sends
 static struct ibv_recv_wr recvs[MAX];
 static struct ibv_sge send_sges[MAX][16], recv_sges[MAX][16];
-static int nsends, nrecvs;
+static int nsends, nrecvs, gid_index, whole, batches;
 static char data[4096];
 
 static void fail(const char *what)
@@ -28,10 +36,17 @@ static void fail(const char *what)
 	exit(1);
 }
 
+static void address(const union ibv_gid *to)
+{
+	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = gid_index, .dgid = *to}};
+
+	if (!(ah = ibv_create_ah(pd, &attr)))
+		fail("address");
+}
+
 static void open_device(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh.sgid_index = 3};
 
 	for (; list && *list && strcmp(ibv_get_device_name(*list), name); list++)
 		;
@@ -40,18 +55,16 @@ static void open_device(const char *name)
 	if (!(pd = ibv_alloc_pd(ctx)) || !(channel = ibv_create_comp_channel(ctx)) ||
 	    !(cq = ibv_create_cq(ctx, 100, NULL, channel, 0)))
 		fail("create");
-	if (ibv_query_gid(ctx, 1, 3, &gid))
+	if (ibv_query_gid(ctx, 1, gid_index, &gid))
 		fail("gid");
-	attr.grh.dgid = gid;
-	if (!(ah = ibv_create_ah(pd, &attr)))
-		fail("address");
+	address(&gid);
 }
 
 static void modify(int state, unsigned psn)
 {
 	struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1, .qkey = 17, .path_mtu = IBV_MTU_1024, .sq_psn = psn,
 		.dest_qp_num = 99, .max_rd_atomic = 1, .max_dest_rd_atomic = 1,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 3, .dgid = gid}}};
+		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = gid_index, .dgid = gid}}};
 	int rc = qp->qp_type == IBV_QPT_RC;
 	int mask = IBV_QP_STATE;
 
@@ -81,26 +94,78 @@ static void ready(unsigned psn)
 	modify(IBV_QPS_RTS, psn);
 }
 
+#ifndef DRIVER_QP
+#define DRIVER_QP ibv_create_qp_ex
+#endif
+
+// create_qp creates a QP, to which ibv_wr_start(3) can post if there are batches.
+static struct ibv_qp *create_qp(struct ibv_qp_init_attr_ex *attr)
+{
+	const uint64_t datagrams = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	const uint64_t rdma = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+	const uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+	attr->pd = pd;
+	attr->comp_mask = IBV_QP_INIT_ATTR_PD | (batches ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0);
+	attr->send_ops_flags = datagrams;
+	if (attr->qp_type != IBV_QPT_UD)
+		attr->send_ops_flags |= rdma;
+	if (attr->qp_type == IBV_QPT_RC)
+		attr->send_ops_flags |= atomics;
+	return attr->qp_type == IBV_QPT_DRIVER ? DRIVER_QP(ctx, attr) : ibv_create_qp_ex(ctx, attr);
+}
+
 static void create(char *args)
 {
-	struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq};
+	struct ibv_qp_init_attr_ex attr = {.send_cq = cq, .recv_cq = cq};
 	struct ibv_srq_init_attr shared = {};
 	unsigned psn;
 	char type[8];
 
 	sscanf(args, "%7s %u %u %u %u %u %d %u %u", type, &attr.cap.max_send_wr, &attr.cap.max_recv_wr, &attr.cap.max_send_sge,
 	       &attr.cap.max_recv_sge, &attr.cap.max_inline_data, &attr.sq_sig_all, &psn, &shared.attr.max_wr);
-	attr.qp_type = strcmp(type, "rc") ? IBV_QPT_UD : IBV_QPT_RC;
+	attr.qp_type = !strcmp(type, "rc") ? IBV_QPT_RC : !strcmp(type, "ud") ? IBV_QPT_UD : IBV_QPT_DRIVER;
 	if (shared.attr.max_wr) {
 		shared.attr.max_sge = attr.cap.max_recv_sge;
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 		if (!(attr.srq = srq = ibv_create_srq(pd, &shared)))
 			fail("srq");
 	}
-	if (!(qp = ibv_create_qp(pd, &attr)))
+	if (!(qp = create_qp(&attr)))
 		fail("qp");
 	ready(psn);
-	printf("QP %u\n", qp->qp_num);
+	printf("QP %u, %u sends, %u receives\n", qp->qp_num, attr.cap.max_send_wr, attr.cap.max_recv_wr);
+}
+
+static void register_data(void)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, data, sizeof data, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+				       IBV_ACCESS_REMOTE_WRITE);
+
+	if (!mr)
+		fail("mr");
+	printf("MR %lu %u %u\n", (unsigned long)(uintptr_t)data, mr->lkey, mr->rkey);
+}
+
+static void parse_address(char *text)
+{
+	union ibv_gid to;
+	unsigned byte;
+	int i;
+
+	for (i = 0; i < 16; i++, text += 2) {
+		sscanf(text, "%2x", &byte);
+		to.raw[i] = byte;
+	}
+	address(&to);
+	printf("address\n");
+}
+
+static void show(int offset, int n)
+{
+	for (; n > 0; n--, offset++)
+		printf("%02x", (unsigned char)data[offset]);
+	printf("\n");
 }
 
 static int sges(char *at, struct ibv_sge *to, int n)
@@ -131,7 +196,8 @@ static void add_send(char *args)
 		w->send_flags |= IBV_SEND_INLINE;
 	} else
 		sges(args + used, w->sg_list, w->num_sge);
-	if (qp->qp_type == IBV_QPT_UD) {
+	batched[nsends] = (struct batched){op, raddr, compare, swap, imm, rkey, qpn, qkey};
+	if (qp->qp_type != IBV_QPT_RC) {
 		w->wr.ud.ah = ah;
 		w->wr.ud.remote_qpn = qpn;
 		w->wr.ud.remote_qkey = qkey;
@@ -154,6 +220,53 @@ static void post(void)
 	int err = ibv_post_send(qp, sends, &bad);
 
 	printf("posted %d, failed %d\n", err ? (int)(bad - sends) : nsends, err != 0);
+	nsends = 0;
+}
+
+// batch posts with ibv_wr_start(3).
+static void batch(void)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(qp);
+	int i, err;
+
+	ibv_wr_start(x);
+	for (i = 0; i < nsends; i++) {
+		struct batched *b = &batched[i];
+
+		x->wr_id = sends[i].wr_id;
+		x->wr_flags = sends[i].send_flags;
+		switch (b->op) {
+		case IBV_WR_SEND:
+			ibv_wr_send(x);
+			break;
+		case IBV_WR_SEND_WITH_IMM:
+			ibv_wr_send_imm(x, htonl(b->imm));
+			break;
+		case IBV_WR_RDMA_READ:
+			ibv_wr_rdma_read(x, b->rkey, b->raddr);
+			break;
+		case IBV_WR_RDMA_WRITE:
+			ibv_wr_rdma_write(x, b->rkey, b->raddr);
+			break;
+		case IBV_WR_RDMA_WRITE_WITH_IMM:
+			ibv_wr_rdma_write_imm(x, b->rkey, b->raddr, htonl(b->imm));
+			break;
+		case IBV_WR_ATOMIC_CMP_AND_SWP:
+			ibv_wr_atomic_cmp_swp(x, b->rkey, b->raddr, b->compare, b->swap);
+			break;
+		case IBV_WR_ATOMIC_FETCH_AND_ADD:
+			ibv_wr_atomic_fetch_add(x, b->rkey, b->raddr, b->compare);
+			break;
+		}
+		if (sends[i].send_flags & IBV_SEND_INLINE)
+			ibv_wr_set_inline_data(x, data, sends[i].sg_list->length);
+		else
+			ibv_wr_set_sge_list(x, sends[i].num_sge, sends[i].sg_list);
+		if (qp->qp_type != IBV_QPT_RC)
+			ibv_wr_set_ud_addr(x, ah, b->qpn, b->qkey);
+	}
+	err = ibv_wr_complete(x);
+	printf("posted %d, failed %d\n", err ? 0 : nsends, err != 0);
 	nsends = 0;
 }
 
@@ -187,8 +300,9 @@ static void poll(int n)
 	printf("polled %d", got);
 	for (i = 0; i < got; i++) {
 		printf("; %lu %d %u %u", (unsigned long)wc[i].wr_id, wc[i].status, wc[i].vendor_err, wc[i].qp_num);
-		if (!wc[i].status)
-			printf(" %d %u %u %u %u", wc[i].opcode, wc[i].byte_len, wc[i].src_qp, ntohl(wc[i].imm_data), wc[i].wc_flags);
+		if (!wc[i].status || whole)
+			printf(" %d %u %u %u %u %u", wc[i].opcode, wc[i].byte_len, wc[i].src_qp, wc[i].slid, ntohl(wc[i].imm_data),
+			       wc[i].wc_flags);
 	}
 	printf("\n");
 }
@@ -211,6 +325,9 @@ int main(int argc, char **argv)
 
 	for (i = 0; i < (int)sizeof data; i++)
 		data[i] = i * 7 + 1;
+	gid_index = atoi(argv[2]);
+	whole = atoi(argv[3]);
+	batches = atoi(argv[4]);
 	open_device(argv[1]);
 	while (fgets(line, sizeof line, stdin)) {
 		used = 0;
@@ -223,6 +340,8 @@ int main(int argc, char **argv)
 			add_recv(line + used);
 		else if (!strcmp(step, "post"))
 			post();
+		else if (!strcmp(step, "batch"))
+			batch();
 		else if (!strcmp(step, "postrecv"))
 			post_recv();
 		else if (!strcmp(step, "poll"))
@@ -238,6 +357,13 @@ int main(int argc, char **argv)
 			modify(IBV_QPS_RESET, 0);
 			ready(atoi(line + used));
 			printf("reset\n");
+		} else if (!strcmp(step, "mr"))
+			register_data();
+		else if (!strcmp(step, "address"))
+			parse_address(line + used + 1);
+		else if (!strcmp(step, "show")) {
+			sscanf(line + used, "%d %d", &i, &used);
+			show(i, used);
 		} else
 			printf("unknown step %s\n", step);
 		fflush(stdout);
