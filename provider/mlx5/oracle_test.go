@@ -151,6 +151,9 @@ func (o *oracle) umr(b *driver.Bind) []byte {
 	return w
 }
 
+// queues are what QPs of all types have in common.
+type queues struct{ *qp }
+
 // A bench is a QP without a device.
 type bench struct {
 	queues

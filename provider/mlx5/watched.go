@@ -12,14 +12,11 @@ import (
 // A watchedQP is the queues of a QP whose device is in memory and must know of posts that ring no
 // doorbell.
 type watchedQP struct {
-	queues
-	sender
+	*qp            // what QPs of all types have in common
+	sender  sender // not embedded, since qp has its methods, too
 	posts   ioctl.Posts
 	maxSend int
 }
-
-// queues are what QPs of all types have in common.
-type queues struct{ *qp }
 
 // A sender has the methods that differ between the types of QPs.
 type sender interface {
@@ -41,7 +38,7 @@ type watchedSRQ struct {
 // watch returns t, whose queues are q, or what replaces it if the device must know of posts.
 func (c *deviceContext) watch(t provider.QP, q *qp, maxSend int) provider.QP {
 	if p, ok := c.uars.bell.(ioctl.Posts); ok {
-		return &watchedQP{queues{q}, t, p, maxSend}
+		return &watchedQP{q, t, p, maxSend}
 	}
 	return t
 }
@@ -87,6 +84,32 @@ func (q *watchedQP) PostSend(wrs []uverbs.SendWR) (int, error) {
 	n, err := q.sender.PostSend(wrs)
 	q.reportFull(err)
 	return n, err
+}
+
+// Op implements driver.QP, as do the methods below.
+func (q *watchedQP) Op(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey, imm uint32) {
+	q.sender.Op(op, f, wrID, raddr, rkey, imm)
+}
+
+// OpSGE calls the same method.
+func (q *watchedQP) OpSGE(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, sge uverbs.SGE) {
+	q.sender.OpSGE(op, f, wrID, raddr, rkey, sge)
+}
+
+// OpInline calls the same method.
+func (q *watchedQP) OpInline(op uverbs.Opcode, f uverbs.SendFlags, wrID, raddr uint64, rkey uint32, data []byte) {
+	q.sender.OpInline(op, f, wrID, raddr, rkey, data)
+}
+
+// UDAddr calls the same method.
+func (q *watchedQP) UDAddr(ah *driver.AH, qpn, qkey uint32) { q.sender.UDAddr(ah, qpn, qkey) }
+
+// RemoteSRQ calls the same method.
+func (q *watchedQP) RemoteSRQ(srqn uint32) { q.sender.RemoteSRQ(srqn) }
+
+// DCAddr calls the same method.
+func (q *watchedQP) DCAddr(ah *driver.AH, dctn uint32, key uint64, stream uint16) {
+	q.sender.DCAddr(ah, dctn, key, stream)
 }
 
 // Submit implements driver.QP.
