@@ -1,7 +1,6 @@
 package bnxt_re
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -56,13 +55,13 @@ func (bnxtProvider) Open(dev *ioctl.Device, get driver.Command) (provider.Contex
 	}
 	var err error
 	if c.shared, err = provider.Map(dev, 0, unix.Getpagesize()); err != nil {
-		return nil, kernelError("map the page shared with the kernel", err)
+		return nil, provider.KernelError("map the page shared with the kernel", "", err)
 	}
 	if err = c.mapDoorbell(); err == nil && c.limits.CompMask&uapi.BNXT_RE_UCNTX_CMASK_DBR_PACING_ENABLED != 0 {
 		c.bell.pacer, err = c.newPacer()
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Retire())
+		return nil, provider.Join(err, c.Retire())
 	}
 	return c, nil
 }
@@ -81,11 +80,11 @@ func (c *deviceContext) check() error {
 		return notSupported("open", fmt.Sprintf("this library supports Broadcom adapters of the generations P5 and P7 "+
 			"(BCM57502, BCM57504, BCM57508, BCM57608, BCM58818), and this one is another: chip %#x", chip))
 	case l.CqeSz != entrySize:
-		return badABI("open", "entries of CQs with %d bytes", l.CqeSz)
+		return provider.BadABI("open", "entries of CQs with %d bytes", l.CqeSz)
 	case l.PgSize != uint32(unix.Getpagesize()):
-		return badABI("open", "pages of %d bytes", l.PgSize)
+		return provider.BadABI("open", "pages of %d bytes", l.PgSize)
 	case l.MaxCqd < 1 || l.MaxCqd > indexMask: // a ring has one entry more
-		return badABI("open", "CQs of %d entries", l.MaxCqd)
+		return provider.BadABI("open", "CQs of %d entries", l.MaxCqd)
 	}
 	c.variable = flag(uapi.BNXT_RE_UCNTX_CMASK_HAVE_MODE) && l.Mode == uapi.BNXT_QPLIB_WQE_MODE_VARIABLE
 	c.msn = flag(uapi.BNXT_RE_UCNTX_CMASK_MSN_TABLE_ENABLED)
@@ -100,7 +99,7 @@ func (c *deviceContext) query() error {
 	resp := ioctl.WriteEx[uapi.IbUverbsExQueryDeviceResp](cmd, uapi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE,
 		&uapi.IbUverbsExQueryDevice{})
 	if err := c.dev.Do(cmd); err != nil {
-		return kernelError("query device", err)
+		return provider.KernelError("query device", "", err)
 	}
 	c.attr = resp.Base
 	return nil
@@ -130,7 +129,7 @@ func (c *deviceContext) MaxInline() int { return maxInline }
 
 // Retire implements driver.Context.
 func (c *deviceContext) Retire() error {
-	return errors.Join(c.shared.Retire(), c.bell.mem.Retire(), c.bell.pacer.retire())
+	return provider.Join(c.shared.Retire(), c.bell.mem.Retire(), c.bell.pacer.retire())
 }
 
 // ringMemory returns n bytes for a ring.
@@ -145,7 +144,7 @@ func (c *deviceContext) ringMemory(memory driver.Memory, op string, n int) (*pro
 	}
 	m, err := provider.Anon(n)
 	if err != nil {
-		return nil, kernelError(op, err)
+		return nil, provider.KernelError(op, "", err)
 	}
 	return m, nil
 }

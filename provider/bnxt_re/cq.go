@@ -1,7 +1,6 @@
 package bnxt_re
 
 import (
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -66,15 +65,15 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 	resp := new(uapi.BnxtReCqResp)
 	reply, err = create(ioctl.BytesOf(&uapi.BnxtReCqReq{CqVa: addressOf(q.mem)}), ioctl.BytesOf(resp))
 	if err != nil {
-		return nil, reply, errors.Join(driver.Pinned(err, len(q.mem.Bytes())), q.Retire(false))
+		return nil, reply, provider.Join(driver.Pinned(err, len(q.mem.Bytes())), q.Retire(false))
 	}
 	if resp.Phase > 1 || resp.Cqid > numberMask {
-		return nil, reply, errors.Join(badABI(op, "CQ %d with phase %d", resp.Cqid, resp.Phase), q.Retire(false))
+		return nil, reply, provider.Join(provider.BadABI(op, "CQ %d with phase %d", resp.Cqid, resp.Phase), q.Retire(false))
 	}
 	q.number, q.phase = resp.Cqid, uint64(resp.Phase)
 	if resp.CompMask&uapi.BNXT_RE_CQ_TOGGLE_PAGE_SUPPORT != 0 {
 		if q.toggle, err = c.mapToggle(uapi.BNXT_RE_CQ_TOGGLE_MEM, q.number); err != nil {
-			return nil, reply, errors.Join(err, q.Retire(false))
+			return nil, reply, provider.Join(err, q.Retire(false))
 		}
 	}
 	reply.Entries = q.entries()
@@ -108,7 +107,7 @@ func (q *cq) Fail(err error) { q.failure.Store(&err) }
 // Retire implements driver.CQ.
 func (q *cq) Retire(inUse bool) error {
 	q.retired.Store(true)
-	return errors.Join(q.mem.Release(inUse), q.lost.Release(inUse), q.toggle.page.Release(inUse))
+	return provider.Join(q.mem.Release(inUse), q.lost.Release(inUse), q.toggle.page.Release(inUse))
 }
 
 // add adds a queue of a QP.

@@ -2,7 +2,6 @@ package bnxt_re
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -64,18 +63,18 @@ func (c *deviceContext) mapDoorbell() (err error) {
 	const op = "map the doorbell page"
 	pd, dbr, err := c.allocPD()
 	if err != nil {
-		return kernelError(op, err)
+		return provider.KernelError(op, "", err)
 	}
 	page := unix.Getpagesize()
 	var m *provider.Mapping
 	if dbr == 0 { // the page shared with the kernel
-		err = badABI(op, "a doorbell page at offset 0")
+		err = provider.BadABI(op, "a doorbell page at offset 0")
 	} else if m, err = provider.Map(c.dev, int64(dbr), page); err != nil {
-		err = kernelError(op, err)
+		err = provider.KernelError(op, "", err)
 	} else {
 		c.bell = doorbell{at: &wordsOf(m, 0, 1)[0], mem: m, bells: c.dev.Doorbells(), page: uint32(dbr / uint64(page))}
 	}
-	return errors.Join(err, c.destroy(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY,
+	return provider.Join(err, c.destroy(uapi.UVERBS_OBJECT_PD, uapi.UVERBS_METHOD_PD_DESTROY,
 		uapi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd))
 }
 

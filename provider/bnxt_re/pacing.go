@@ -1,7 +1,6 @@
 package bnxt_re
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -48,15 +47,15 @@ func (c *deviceContext) newPacer() (*pacer, error) {
 	p := &pacer{ctx: c}
 	var err error
 	if p.page, err = c.allocPage(uapi.BNXT_RE_ALLOC_DBR_PAGE); err != nil {
-		return nil, errors.Join(err, p.retire())
+		return nil, provider.Join(err, p.retire())
 	}
 	if p.bar, err = c.allocPage(uapi.BNXT_RE_ALLOC_DBR_BAR_PAGE); err != nil {
-		return nil, errors.Join(err, p.retire())
+		return nil, provider.Join(err, p.retire())
 	}
 	p.words = halvesOf(p.page, 0, pacingWords)
 	at := int(mmio.Load32(&p.words[registerAt])) & (unix.Getpagesize() - 1)
 	if at%4 != 0 {
-		return nil, errors.Join(badABI("open", "a register at %#x", at), p.retire())
+		return nil, provider.Join(provider.BadABI("open", "a register at %#x", at), p.retire())
 	}
 	p.room = &halvesOf(p.bar, at, 1)[0]
 	return p, nil
@@ -74,22 +73,22 @@ func (c *deviceContext) allocPage(kind uint64) (*provider.Mapping, error) {
 	length := ioctl.OutOf[uint32](cmd, uapi.BNXT_RE_ALLOC_PAGE_MMAP_LENGTH)
 	ioctl.OutOf[uint32](cmd, uapi.BNXT_RE_ALLOC_PAGE_DPI)
 	if err := c.dev.Do(cmd); err != nil {
-		return nil, kernelError(op, err)
+		return nil, provider.KernelError(op, "", err)
 	}
 	handle := cmd.Made(uapi.BNXT_RE_ALLOC_PAGE_HANDLE)
 	m, err := c.mapToRead(op, *offset, *length)
-	return m, errors.Join(err, c.destroy(uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_DESTROY_PAGE,
+	return m, provider.Join(err, c.destroy(uapi.BNXT_RE_OBJECT_ALLOC_PAGE, uapi.BNXT_RE_METHOD_DESTROY_PAGE,
 		uapi.BNXT_RE_DESTROY_PAGE_HANDLE, handle))
 }
 
 // mapToRead maps a page of the driver.
 func (c *deviceContext) mapToRead(op string, offset uint64, length uint32) (*provider.Mapping, error) {
 	if length != uint32(unix.Getpagesize()) || offset > math.MaxInt64 {
-		return nil, badABI(op, "%d bytes at %#x", length, offset)
+		return nil, provider.BadABI(op, "%d bytes at %#x", length, offset)
 	}
 	m, err := provider.MapToRead(c.dev, int64(offset), int(length))
 	if err != nil {
-		return nil, kernelError(op, err)
+		return nil, provider.KernelError(op, "", err)
 	}
 	return m, nil
 }
@@ -101,7 +100,7 @@ func (c *deviceContext) destroy(object, method, attr uint16, handle uint32) erro
 	cmd.Start(object, method)
 	cmd.Handle(attr, handle)
 	if err := c.dev.Do(cmd); err != nil {
-		return kernelError("destroy what pages were mapped by", err)
+		return provider.KernelError("destroy what pages were mapped by", "", err)
 	}
 	return nil
 }
@@ -150,5 +149,5 @@ func (p *pacer) retire() error {
 	if p == nil {
 		return nil
 	}
-	return errors.Join(p.page.Retire(), p.bar.Retire())
+	return provider.Join(p.page.Retire(), p.bar.Retire())
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -154,7 +155,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 			}
 		}
 		if found == invalid {
-			err = errCompletion
+			err = provider.ErrCompletion
 			break
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -67,7 +68,7 @@ func TestFailedSlotOfNone(t *testing.T) {
 		b := newBench(t, uverbs.RC, true, false)
 		b.sends(t, 2)
 		b.put(b.entry(typeSend, 7, slot, 0), 0)
-		b.expect(t, 0, errCompletion)
+		b.expect(t, 0, provider.ErrCompletion)
 		if n := b.qp.SendsOutstanding(); n != 2 {
 			t.Errorf("slot %d: %d sends are outstanding", slot, n)
 		}
@@ -177,7 +178,7 @@ func TestCompletionOfNone(t *testing.T) {
 			b := newBench(t, uverbs.RC, false, false)
 			b.post(t)
 			b.put(e(b), 0)
-			b.expect(t, 0, errCompletion)
+			b.expect(t, 0, provider.ErrCompletion)
 			if s, r := b.qp.SendsOutstanding(), b.qp.RecvsOutstanding(); s != benchSends || r != benchRecvs {
 				t.Errorf("%d sends and %d receives are outstanding", s, r)
 			}

@@ -1,7 +1,6 @@
 package bnxt_re
 
 import (
-	"errors"
 	"math/bits"
 	"sort"
 	"sync/atomic"
@@ -43,11 +42,11 @@ func (c *deviceContext) CreateQP(
 		err = c.qps.add(q)
 	}
 	if err != nil {
-		return nil, reply, errors.Join(err, q.release(false))
+		return nil, reply, provider.Join(err, q.release(false))
 	}
 	q.configure(cfg, env)
 	if reply, err = q.create(create); err != nil {
-		return nil, reply, errors.Join(err, q.Retire(false))
+		return nil, reply, provider.Join(err, q.Retire(false))
 	}
 	q.number, q.sq.number, q.rq.qpn = reply.Number, reply.Number, reply.Number
 	reply.Cap = driver.Cap{MaxSendWR: int(q.sq.room), MaxSendSGE: q.sq.maxSGE, MaxInline: q.sq.maxInline}
@@ -74,7 +73,7 @@ func (q *qp) create(create driver.Command) (driver.Reply, error) {
 		return reply, driver.Pinned(err, total)
 	}
 	if resp.Qpid != reply.Number || resp.Qpid > numberMask {
-		return reply, badABI("create QP", "QPN %d and %d", reply.Number, resp.Qpid)
+		return reply, provider.BadABI("create QP", "QPN %d and %d", reply.Number, resp.Qpid)
 	}
 	return reply, nil
 }
@@ -223,7 +222,7 @@ func (q *qp) release(inUse bool) error {
 	if q.retired.Swap(true) {
 		return nil
 	}
-	return errors.Join(q.mem[0].Release(inUse), q.mem[1].Release(inUse))
+	return provider.Join(q.mem[0].Release(inUse), q.mem[1].Release(inUse))
 }
 
 // Retire implements driver.QP.

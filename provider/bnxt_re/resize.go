@@ -1,11 +1,11 @@
 package bnxt_re
 
 import (
-	"errors"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -48,7 +48,7 @@ func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	}
 	reply, err = resize(n, ioctl.BytesOf(&uapi.BnxtReResizeCqReq{CqVa: addressOf(mem)}), nil)
 	if err != nil {
-		return reply, errors.Join(driver.Pinned(err, len(mem.Bytes())), mem.Retire())
+		return reply, provider.Join(driver.Pinned(err, len(mem.Bytes())), mem.Retire())
 	}
 	q.deferred = deferred
 	toggle, ok := q.keep()
@@ -66,7 +66,7 @@ func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	q.mem, q.ring, q.head, q.phase = mem, entriesOf(mem, depth), 0, 1
 	q.ctx.bell.ring(ackCutOff, q.number, q.head, q.epoch, toggle)
 	reply.Entries = q.entries()
-	return reply, errors.Join(err, old.Retire())
+	return reply, provider.Join(err, old.Retire())
 }
 
 // keep copies the entries before the last one, whose toggle it returns.
@@ -105,7 +105,7 @@ func (c *deviceContext) pollCQ(handle uint32) error {
 	}](cmd, uapi.IB_USER_VERBS_CMD_POLL_CQ,
 		&uapi.IbUverbsPollCq{CqHandle: handle, Ne: 1})
 	if err := c.dev.Do(cmd); err != nil {
-		return kernelError("poll the resized CQ", err)
+		return provider.KernelError("poll the resized CQ", "", err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package bnxt_re
 
 import (
-	"errors"
 	"runtime"
 	"sync"
 
@@ -63,12 +62,12 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 	s.ring = slotsOf(s.mem, n*fixedSlots)
 	resp := new(uapi.BnxtReSrqResp)
 	if reply, err = create(ioctl.BytesOf(&uapi.BnxtReSrqReq{Srqva: addressOf(s.mem)}), ioctl.BytesOf(resp)); err != nil {
-		return nil, reply, errors.Join(driver.Pinned(err, len(s.mem.Bytes())), s.mem.Release(false))
+		return nil, reply, provider.Join(driver.Pinned(err, len(s.mem.Bytes())), s.mem.Release(false))
 	}
 	s.number = resp.Srqid
 	if resp.CompMask&uapi.BNXT_RE_SRQ_TOGGLE_PAGE_SUPPORT != 0 {
 		if s.toggle, err = c.mapToggle(uapi.BNXT_RE_SRQ_TOGGLE_MEM, s.number); err != nil {
-			return nil, reply, errors.Join(err, s.Retire())
+			return nil, reply, provider.Join(err, s.Retire())
 		}
 	}
 	reply.SRQ = driver.SRQCap{MaxWR: n - 1, MaxSGE: s.maxSGE}
@@ -173,4 +172,4 @@ func (s *srq) drop(tag uint32) {
 }
 
 // Retire implements driver.SRQ.
-func (s *srq) Retire() error { return errors.Join(s.mem.Retire(), s.toggle.page.Retire()) }
+func (s *srq) Retire() error { return provider.Join(s.mem.Retire(), s.toggle.page.Retire()) }

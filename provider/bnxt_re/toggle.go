@@ -1,7 +1,6 @@
 package bnxt_re
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -36,14 +35,14 @@ func (c *deviceContext) mapToggle(kind uint64, number uint32) (t toggle, err err
 	offset := ioctl.OutOf[uint32](cmd, uapi.BNXT_RE_TOGGLE_MEM_MMAP_OFFSET)
 	length := ioctl.OutOf[uint32](cmd, uapi.BNXT_RE_TOGGLE_MEM_MMAP_LENGTH)
 	if err := c.dev.Do(cmd); err != nil {
-		return t, kernelError(op, err)
+		return t, provider.KernelError(op, "", err)
 	}
 	handle := cmd.Made(uapi.BNXT_RE_TOGGLE_MEM_HANDLE)
 	if *offset != 0 {
-		err = badABI(op, "a counter at %d of a page", *offset)
+		err = provider.BadABI(op, "a counter at %d of a page", *offset)
 	} else {
 		t.page, err = c.mapToRead(op, *page, *length)
 	}
-	return t, errors.Join(err, c.destroy(uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_RELEASE_TOGGLE_MEM,
+	return t, provider.Join(err, c.destroy(uapi.BNXT_RE_OBJECT_GET_TOGGLE_MEM, uapi.BNXT_RE_METHOD_RELEASE_TOGGLE_MEM,
 		uapi.BNXT_RE_RELEASE_TOGGLE_MEM_HANDLE, handle))
 }

@@ -34,7 +34,7 @@ func (efaProvider) Open(dev *ioctl.Device, get driver.Command) (provider.Context
 			Detail: "the kernel's efa driver does not number address handles, which every request needs: use Linux 5.2 or newer"}
 	}
 	if n := c.limits.SubCqsPerCq; n == 0 || n > maxSubs {
-		return nil, badABI("open", "%d rings in a CQ", n)
+		return nil, provider.BadABI("open", "%d rings in a CQ", n)
 	}
 	if err := c.query(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c *deviceContext) query() error {
 		ofDriver = cmd.UHW(nil, ioctl.SizeOf[uapi.EfaIbvExQueryDeviceResp]())
 	}
 	if err := c.dev.Do(cmd); err != nil {
-		return kernelError("query device", err)
+		return provider.KernelError("query device", "", err)
 	}
 	copy(ioctl.BytesOf(&c.attr), ofDriver)
 	c.rdmaSGE = int(min(resp.Base.MaxSgeRd, maxRDMASGE))

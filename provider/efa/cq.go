@@ -1,7 +1,6 @@
 package efa
 
 import (
-	"errors"
 	"math"
 	"runtime"
 	"sync/atomic"
@@ -58,16 +57,16 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 	size := uint64(reply.Entries) * uint64(n) * entrySize
 	if reply.Entries < 1 || reply.Entries != powerOfTwo(reply.Entries) || resp.QMmapSize < size ||
 		resp.QMmapSize > uint64(pages(int(size))) {
-		return nil, reply, badABI(op, "%d bytes for %d rings of %d entries", resp.QMmapSize, n, reply.Entries)
+		return nil, reply, provider.BadABI(op, "%d bytes for %d rings of %d entries", resp.QMmapSize, n, reply.Entries)
 	}
 	q := &cq{ctx: c}
 	if q.mem, err = provider.MapToRead(c.dev, int64(resp.QMmapKey), int(resp.QMmapSize)); err != nil {
-		return nil, reply, kernelError("map the completion queue", err)
+		return nil, reply, provider.KernelError("map the completion queue", "", err)
 	}
 	q.use(reply.Entries, n)
 	if resp.CompMask&uapi.EFA_CREATE_CQ_RESP_DB_OFF != 0 {
 		if q.db, err = c.mapRegister(op, resp.DbMmapKey, resp.DbOff); err != nil {
-			return nil, reply, errors.Join(err, q.Retire(false))
+			return nil, reply, provider.Join(err, q.Retire(false))
 		}
 	}
 	return q, reply, nil
@@ -134,7 +133,7 @@ func (q *cq) Fail(err error) { q.failure.Store(&err) }
 // Retire implements driver.CQ.
 func (q *cq) Retire(inUse bool) error {
 	q.retired.Store(true)
-	return errors.Join(q.mem.Release(inUse), q.db.mem.Release(inUse))
+	return provider.Join(q.mem.Release(inUse), q.db.mem.Release(inUse))
 }
 
 // Purge implements driver.Purger. Poll drops the completions of the QP until it has another generation.

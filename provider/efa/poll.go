@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/mmio"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -124,7 +125,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 			continue
 		}
 		if n == 0 {
-			err = errCompletion
+			err = provider.ErrCompletion
 		} else { // the next call returns the error
 			q.subs[ring].untake()
 			q.next, q.cc = ring, q.cc-1

@@ -1,7 +1,6 @@
 package efa
 
 import (
-	"errors"
 	"math/bits"
 	"sync/atomic"
 
@@ -44,11 +43,11 @@ func (c *deviceContext) CreateQP(
 	}
 	q := &qp{ctx: c, number: uint16(reply.Number)}
 	if reply.Number>>16 != 0 {
-		return nil, reply, badABI("create QP", "QPN %d", reply.Number)
+		return nil, reply, provider.BadABI("create QP", "QPN %d", reply.Number)
 	}
 	q.configure(cfg, env)
-	if err := errors.Join(q.mapSends(sends, resp), q.mapRecvs(recvs, resp)); err != nil {
-		return nil, reply, errors.Join(err, q.release(false))
+	if err := provider.Join(q.mapSends(sends, resp), q.mapRecvs(recvs, resp)); err != nil {
+		return nil, reply, provider.Join(err, q.release(false))
 	}
 	c.qps.put(q)
 	return q, reply, nil
@@ -130,11 +129,11 @@ func (q *qp) mapSends(n int, resp *uapi.EfaIbvCreateQpResp) (err error) {
 		return nil
 	}
 	if resp.LlqDescOffset%8 != 0 || int(resp.LlqDescOffset) >= unix.Getpagesize() {
-		return badABI(op, "descriptors at %#x of a page", resp.LlqDescOffset)
+		return provider.BadABI(op, "descriptors at %#x of a page", resp.LlqDescOffset)
 	}
 	size := pages(n*sendSize + int(resp.LlqDescOffset))
 	if s.mem, err = provider.Map(q.ctx.dev, int64(resp.LlqDescMmapKey), size); err != nil {
-		return kernelError(op, err)
+		return provider.KernelError(op, "", err)
 	}
 	if s.db, err = q.ctx.mapRegister(op, resp.SqDbMmapKey, resp.SqDbOffset); err != nil {
 		return err
@@ -158,10 +157,10 @@ func (q *qp) mapRecvs(n int, resp *uapi.EfaIbvCreateQpResp) (err error) {
 		return nil
 	}
 	if resp.RqMmapSize < uint64(n*recvSize) || resp.RqMmapSize > uint64(pages(n*recvSize)) {
-		return badABI(op, "%d bytes for %d descriptors", resp.RqMmapSize, n)
+		return provider.BadABI(op, "%d bytes for %d descriptors", resp.RqMmapSize, n)
 	}
 	if r.mem, err = provider.Map(q.ctx.dev, int64(resp.RqMmapKey), int(resp.RqMmapSize)); err != nil {
-		return kernelError(op, err)
+		return provider.KernelError(op, "", err)
 	}
 	if r.db, err = q.ctx.mapRegister(op, resp.RqDbMmapKey, resp.RqDbOffset); err != nil {
 		return err
@@ -182,7 +181,7 @@ func (q *qp) release(inUse bool) error {
 	for _, m := range []*provider.Mapping{q.sq.mem, q.sq.db.mem, q.rq.mem, q.rq.db.mem} {
 		errs = append(errs, m.Release(inUse))
 	}
-	return errors.Join(errs...)
+	return provider.Join(errs...)
 }
 
 // Retire implements driver.QP.

@@ -25,11 +25,11 @@ type register struct {
 func (c *deviceContext) mapRegister(op string, key uint64, offset uint32) (r register, err error) {
 	page := unix.Getpagesize()
 	if offset%4 != 0 || int(offset)+4 > page {
-		return r, badABI(op, "a register at %#x of a page", offset)
+		return r, provider.BadABI(op, "a register at %#x of a page", offset)
 	}
 	m, err := provider.Map(c.dev, int64(key), page)
 	if err != nil {
-		return r, kernelError(op, err)
+		return r, provider.KernelError(op, "", err)
 	}
 	return register{wordAt(m, int(offset)), m, c.bells, uint32(key / uint64(page)), offset}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -102,7 +103,7 @@ func TestUnknownQPN(t *testing.T) {
 	b.complete(1, 0)
 	b.cq.subs[0].ring[1][0] ^= 1 << numberAt
 	wcs := make([]uverbs.WC, 2)
-	if n, err := b.cq.Poll(wcs); n != 0 || err != errCompletion {
+	if n, err := b.cq.Poll(wcs); n != 0 || err != provider.ErrCompletion {
 		t.Errorf("Poll: %d, %v", n, err)
 	}
 	if n, err := b.cq.Poll(wcs); n != 0 || err != nil {

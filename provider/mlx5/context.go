@@ -95,7 +95,7 @@ func setUp(dev *ioctl.Device, resp *uapi.Mlx5IbAllocUcontextResp, set settings) 
 		err = c.wall.open(dev, resp)
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Retire())
+		return nil, provider.Join(err, c.Retire())
 	}
 	return c, nil
 }
@@ -197,5 +197,5 @@ func (c *deviceContext) NullKey() (uint32, bool) { return c.null, c.null != 0 }
 
 // Retire implements driver.Context.
 func (c *deviceContext) Retire() error {
-	return errors.Join(c.uars.retire(), c.clock.mem.Retire(), c.wall.mem.Retire(), c.records.retire())
+	return provider.Join(c.uars.retire(), c.clock.mem.Retire(), c.wall.mem.Retire(), c.records.retire())
 }

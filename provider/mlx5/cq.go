@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"math"
 	"math/bits"
 	"runtime"
@@ -59,7 +58,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 		reply, err = q.create(create)
 	}
 	if err != nil {
-		return nil, reply, errors.Join(err, q.Retire(false))
+		return nil, reply, provider.Join(err, q.Retire(false))
 	}
 	reply.Entries = entries - 1
 	return q, reply, nil

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/driver"
@@ -55,7 +54,7 @@ func (c *deviceContext) createDCT(
 	resp := new(uapi.Mlx5IbCreateQpResp)
 	reply, err := create(ioctl.BytesOf(req), ioctl.BytesOf(resp))
 	if err != nil {
-		return nil, reply, errors.Join(err, d.Retire(false))
+		return nil, reply, provider.Join(err, d.Retire(false))
 	}
 	d.ece.enabled, reply.Number, reply.Cap = resp.EceOptions, 0, driver.Cap{}
 	return d, reply, nil

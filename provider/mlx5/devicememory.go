@@ -2,7 +2,6 @@ package mlx5
 
 import (
 	"encoding/binary"
-	"errors"
 	"math/bits"
 	"runtime"
 	"sync/atomic"
@@ -41,7 +40,7 @@ func (c *deviceContext) AllocDM(n, align int) (driver.DM, uint32, error) {
 	handle := cmd.Made(uapi.UVERBS_ATTR_ALLOC_DM_HANDLE)
 	mem, b, err := c.mapDM(*start, *page, n)
 	if err != nil {
-		return nil, 0, errors.Join(err, c.freeDM(handle))
+		return nil, 0, provider.Join(err, c.freeDM(handle))
 	}
 	return &deviceMemory{ctx: c, handle: handle, mem: mem, words: uint32sOf(b)}, handle, nil
 }
@@ -110,4 +109,4 @@ func (m *deviceMemory) WriteAt(p []byte, off int) {
 }
 
 // Retire implements driver.DM.
-func (m *deviceMemory) Retire() error { return errors.Join(m.ops.retire(), m.mem.Retire()) }
+func (m *deviceMemory) Retire() error { return provider.Join(m.ops.retire(), m.mem.Retire()) }

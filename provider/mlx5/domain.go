@@ -1,8 +1,6 @@
 package mlx5
 
 import (
-	"errors"
-
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/internal/uapi"
@@ -82,7 +80,7 @@ func (b *backing) alloc(c *deviceContext, op string, rings driver.Memory, n int,
 
 // free frees what alloc has allocated. If inUse is true, goroutines may still access the memory.
 func (b *backing) free(c *deviceContext, inUse bool) error {
-	return errors.Join(c.records.put(b.record), b.mem.Release(inUse))
+	return provider.Join(c.records.put(b.record), b.mem.Release(inUse))
 }
 
 // queueMemory returns n bytes for the rings of a queue. They come from the Alloc function of its

@@ -39,18 +39,23 @@ func pinned(err error, mem *provider.Mapping) error {
 }
 
 // tooLarge returns the error for a number that exceeds the device's limit.
+//
+//go:noinline
 func tooLarge(op, name string, asked, limit int) error {
 	return invalid(op, "%s is %d, the device accepts %d at most", name, asked, limit)
 }
 
+//go:noinline
 func invalid(op, format string, args ...any) error {
 	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL, Detail: fmt.Sprintf(format, args...)}
 }
 
+//go:noinline
 func notSupported(op, why string) error {
 	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: why}
 }
 
+//go:noinline
 func badABI(format string, args ...any) error {
 	return &uverbs.Error{Op: "open", Kind: uverbs.ErrABI,
 		Detail: "the kernel's reply is unknown to this library: " + fmt.Sprintf(format, args...)}

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -108,7 +107,7 @@ func (o *memoryOps) retire() error {
 	for _, op := range slices.Sorted(maps.Keys(o.addrs)) { // the kernel sends the device a command for each
 		errs = append(errs, o.addrs[op].mem.Retire())
 	}
-	return errors.Join(errs...)
+	return provider.Join(errs...)
 }
 
 // Load loads p with one access of 1, 2, 4 or 8 bytes. The device determines which of these sizes

@@ -1,7 +1,7 @@
 package mlx5
 
 import (
-	"errors"
+	"github.com/goverbs/goverbs/internal/provider"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -121,7 +121,7 @@ func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	req := &uapi.Mlx5IbResizeCq{BufAddr: addressOf(mem.Bytes()), CqeSize: uint16(q.size)}
 	reply, err := resize(n, ioctl.BytesOf(req), nil)
 	if err != nil {
-		return reply, errors.Join(pinned(err, mem), mem.Retire())
+		return reply, provider.Join(pinned(err, mem), mem.Retire())
 	}
 	reply.Entries = entries - 1
 	if !q.carry(next) {
@@ -132,7 +132,7 @@ func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	q.use(mem, entries)
 	q.ci++
 	mmio.Publish32BE(&q.record.words[consumed], q.ci&indexMask)
-	return reply, errors.Join(q.lost, old.Retire())
+	return reply, provider.Join(q.lost, old.Retire())
 }
 
 // carry copies the entries that have not been polled. It returns false if the old ring has no

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -93,14 +92,14 @@ func (c *deviceContext) CreateQP(
 	t, q := newQP(cfg.Type)
 	q.ctx, q.outOfOrder = c, options.OutOfOrder
 	if err := q.prepare(&s, env); err != nil {
-		return nil, reply, errors.Join(err, q.release(false))
+		return nil, reply, provider.Join(err, q.release(false))
 	}
 	if env.SRQ != nil {
 		q.target.srq = unwatched(env.SRQ).(*srq)
 	}
 	reply, err = q.create(cfg, options.ScatterToCQE, &s, create)
 	if err != nil {
-		return nil, reply, errors.Join(err, q.release(false))
+		return nil, reply, provider.Join(err, q.release(false))
 	}
 	if q.target.frames != nil {
 		q.target.frames.number = reply.Number

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"math/bits"
 	"runtime"
 	"sync"
@@ -65,7 +64,7 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 		cfg.MaxWR = asked
 	}
 	if err != nil {
-		return nil, reply, errors.Join(err, s.Retire())
+		return nil, reply, provider.Join(err, s.Retire())
 	}
 	reply.SRQ.MaxWR, reply.SRQ.MaxSGE = size.slots-1, s.maxSGE
 	return c.watchSRQ(s), reply, nil

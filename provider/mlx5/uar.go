@@ -132,11 +132,11 @@ func (u *uars) alloc(kind uint64) (*uarPage, error) {
 	}
 	p := &uarPage{id: *id, handle: c.Made(uapi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), object: true}
 	if int(*length) < uarSize*u.per {
-		return nil, errors.Join(errShortPage, u.destroy(p))
+		return nil, provider.Join(errShortPage, u.destroy(p))
 	}
 	mem, err := provider.Map(u.dev, int64(*offset), int(*length))
 	if err != nil {
-		return nil, errors.Join(err, u.destroy(p))
+		return nil, provider.Join(err, u.destroy(p))
 	}
 	p.mem = mem
 	u.pages = append(u.pages, p)
@@ -271,5 +271,5 @@ func (u *uars) retire() error {
 		errs = append(errs, p.mem.Retire(), u.destroy(p))
 	}
 	u.pages = nil
-	return errors.Join(errs...)
+	return provider.Join(errs...)
 }

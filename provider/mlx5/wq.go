@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"errors"
 	"runtime"
 	"sync/atomic"
 
@@ -39,7 +38,7 @@ func (c *deviceContext) CreateWQ(cfg *driver.WQConfig, create driver.Command) (p
 		reply, err = q.create(&s, create)
 	}
 	if err != nil {
-		return nil, reply, errors.Join(err, q.Retire())
+		return nil, reply, provider.Join(err, q.Retire())
 	}
 	q.target.frames.number = reply.Number
 	reply.Cap.MaxRecvWR, reply.Cap.MaxRecvSGE = s.rqCount, q.rq.maxSGE

@@ -1,7 +1,6 @@
 package rxe
 
 import (
-	"errors"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/provider"
@@ -71,7 +70,7 @@ func (c *deviceContext) CreateQP(
 	var rq ring
 	if q.offer.RqMi.Size != 0 { // 0 if the QP uses an SRQ
 		if rq, err = c.mapRing(&q.rings[1], "receive queue", q.offer.RqMi, recvHeader); err != nil {
-			return nil, reply, errors.Join(err, sq.retire(false))
+			return nil, reply, provider.Join(err, sq.retire(false))
 		}
 	}
 	q.bell.Init(c.dev, c.byWrite, reply.Handle)
@@ -125,7 +124,7 @@ func (c *deviceContext) mapRing(m *provider.Mapping, kind string, mi uapi.Mminfo
 	}
 	r, err := newRing(kind, m, need)
 	if err != nil {
-		return ring{}, errors.Join(err, m.Unmap())
+		return ring{}, provider.Join(err, m.Unmap())
 	}
 	return r, nil
 }

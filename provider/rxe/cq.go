@@ -161,7 +161,7 @@ func (c *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 		c.lose(nil)
 		c.use(r)
 	}
-	return reply, errors.Join(err, old.retire(true))
+	return reply, provider.Join(err, old.retire(true))
 }
 
 // lose records why the ring cannot be accessed, or nil when it can be again. It

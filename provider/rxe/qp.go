@@ -76,7 +76,7 @@ func (q *qp) RecvsOutstanding() int {
 // Retire implements driver.QP.
 func (q *qp) Retire(inUse bool) error {
 	q.retired.Store(true)
-	return errors.Join(q.sq.retire(inUse), q.rq.retire(inUse))
+	return provider.Join(q.sq.retire(inUse), q.rq.retire(inUse))
 }
 
 // bellError returns the error of a post whose doorbell was refused.

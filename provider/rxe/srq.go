@@ -1,7 +1,6 @@
 package rxe
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"runtime"
@@ -71,7 +70,7 @@ func (s *srq) Modify(maxWR int, modify driver.Command) error {
 		s.lost = nil
 		s.recvQueue = newRecvQueue(r, s.maxSGE)
 	}
-	return errors.Join(err, old.retire(true))
+	return provider.Join(err, old.retire(true))
 }
 
 // count returns the maximum number of receives that the kernel has not used.

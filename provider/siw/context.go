@@ -1,7 +1,6 @@
 package siw
 
 import (
-	"errors"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -81,7 +80,7 @@ func (c *deviceContext) CreateQP(
 	if env.SRQ == nil && resp.NumRqe > 0 {
 		words, err := c.mapRing(&q.rq.mem, "receive queue", resp.RqKey, resp.NumRqe, rqeWords, 0)
 		if err != nil {
-			return nil, reply, errors.Join(err, q.sq.mem.Unmap())
+			return nil, reply, provider.Join(err, q.sq.mem.Unmap())
 		}
 		q.rq.use(words, resp.NumRqe, rqeWords)
 		reply.Cap.MaxRecvWR = int(resp.NumRqe)

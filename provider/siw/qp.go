@@ -72,7 +72,7 @@ func (q *qp) Retire(inUse bool) error {
 	q.rq.cq.drop(&q.rq)
 	err := q.sq.mem.Release(inUse)
 	if q.rq.there() {
-		err = errors.Join(err, q.rq.mem.Release(inUse))
+		err = provider.Join(err, q.rq.mem.Release(inUse))
 	}
 	return err
 }
