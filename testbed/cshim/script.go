@@ -38,6 +38,9 @@ func (h *Host) Script(program string, args ...string) *Script {
 	return &Script{h.t, c, in, bufio.NewReader(out)}
 }
 
+// PID returns the id of the process.
+func (s *Script) PID() int { return s.program.Process.Pid }
+
 // End waits until the program has ended.
 func (s *Script) End() {
 	s.t.Helper()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/sim/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -32,6 +34,9 @@ func Must[T any](v T, err error) func(t testing.TB) T {
 		return v
 	}
 }
+
+// mark is called before and after what Cost measures.
+func mark() { unix.Getuid() }
 
 // NewGo opens a device.
 func (p *Program) NewGo(t testing.TB, device string) *GoSide {
@@ -105,7 +110,9 @@ func (g *GoSide) Send(list []uverbs.SendWR, batch bool) string {
 		}
 	}
 	if !batch {
+		mark()
 		n, err := g.QP.PostSend(list...)
+		mark()
 		return fmt.Sprintf("posted %d, failed %d", n, number(err != nil))
 	}
 	b := g.QP.StartSend()
@@ -126,14 +133,18 @@ func (g *GoSide) Recv(list []uverbs.RecvWR) string {
 	if g.srq != nil {
 		post = g.srq.PostRecv
 	}
+	mark()
 	n, err := post(list...)
+	mark()
 	return fmt.Sprintf("posted %d, failed %d", n, number(err != nil))
 }
 
 // Poll polls.
 func (g *GoSide) Poll(n int) string {
 	wcs := make([]uverbs.WC, n)
+	mark()
 	n, err := g.cq.Poll(wcs)
+	mark()
 	if err != nil {
 		g.t.Fatal(err)
 	}
