@@ -29,6 +29,7 @@ var deviceFiles = map[string]string{
 	"cmd/ucmatose/kernel_test.go":           "uses the address of the guests' device",
 	"internal/nldev/device_test.go":         "netlink and sysfs of the kernel",
 	"internal/rdmacm/device_test.go":        "the node of rdma_cm; rdmacmtest has its own tests",
+	"provider/bnxt_re/device_test.go":       "in memory, TestConformance runs the suite",
 	"provider/mlx5/device_test.go":          "in memory, TestConformance of verbstest and of provider/mlx5 runs the suite",
 	"provider/mlx5/faults_device_test.go":   "machines in memory have no on-demand paging",
 	"provider/mlx5/memoryop_device_test.go": "machines in memory execute no operations on device memory",

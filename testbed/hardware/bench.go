@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/testbed/hardware/suite"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A bench runs tests and benchmarks on a device.
@@ -41,45 +39,32 @@ type part struct {
 	line    func(output string) string
 }
 
-func (b *bench) all(ctx context.Context, link, driver string) error {
-	server, client, err := b.ends(link)
+func (b *bench) all(ctx context.Context, on target) error {
+	server, client, err := b.ends(on)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b.report, "goverbs on %s (%s, %s)\n%s\n", b.device, driver, link, kernel())
+	fmt.Fprintf(b.report, "goverbs on %s (%s, %s)\n%s\n", b.device, on.driver, on.link, kernel())
 	b.run(ctx, part{name: "devinfo", command: []string{b.path("devinfo"), "-v", "-d", b.device}, line: lineWith("fw_ver")})
-	if driver == "mlx5" {
+	if on.driver == "mlx5" {
 		began := time.Now()
 		text, err := capabilities(b.device)
 		b.add(part{name: "capabilities", line: inOneLine}, text, time.Since(began), err)
 	}
-	for _, p := range b.suites(link, driver) {
+	for _, p := range b.suites(on) {
 		b.run(ctx, p)
 	}
-	b.costs(ctx)
-	for _, t := range b.tests() {
+	b.costs(ctx, on)
+	for _, t := range b.tests(on) {
 		b.pair(ctx, t, server, client)
 	}
 	return ctx.Err()
 }
 
-// probe returns the link layer and the driver of a device, or an error if it cannot
-// be tested.
-func probe(device string) (link, driver string, err error) {
-	c, err := uverbs.Open(device)
-	if err != nil {
-		return "", "", err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	port, err := c.QueryPort(1)
-	if err == nil && port.State != uverbs.PortActive {
-		err = fmt.Errorf("port 1 of %s is %v: connect it to a switch or to another port, and bring its interface up;"+
-			" on InfiniBand a subnet manager must run", device, port.State)
-	}
-	if err != nil {
-		return "", "", err
-	}
-	return port.LinkLayer.String(), c.Device().Driver(), nil
+// leaveOut adds to the report that a part is not run, and why.
+func (b *bench) leaveOut(name, why string) {
+	fmt.Fprintf(b.out, "%-24s          left out: %s\n", name, why)
+	fmt.Fprintf(b.report, "\n=== %s: left out: %s\n", name, why)
 }
 
 func kernel() string {
@@ -93,10 +78,10 @@ func kernel() string {
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
-// suites returns the device tests.
-func (b *bench) suites(link, driver string) (all []part) {
+// suites returns the device tests, and reports those that do not apply.
+func (b *bench) suites(on target) (all []part) {
 	skip := suite.Scale
-	if link != "Ethernet" {
+	if on.link != ethernet || on.iwarp {
 		skip += "|" + suite.Ethernet
 	}
 	if !b.disturb {
@@ -111,20 +96,34 @@ func (b *bench) suites(link, driver string) (all []part) {
 				"-test.skip=" + skip},
 		})
 	}
-	add(driver, "^TestDevice(Conformance|DMOps)$")
-	if driver == "mlx5" {
+	switch _, has := suites[on.driver+".test"]; {
+	case !has:
+		b.leaveOut(on.driver, "the provider has no tests on a device")
+	case on.iwarp && b.address == "":
+		b.leaveOut(on.driver, noAddress)
+	default:
+		add(on.driver, "^TestDevice(Conformance|DMOps)$")
+	}
+	if on.driver == "mlx5" {
 		add("devx", "^TestDevice")
 	}
 	add("uverbs", "^TestDevice")
 	switch {
-	case link != "Ethernet":
+	case !on.hasCM():
+		b.leaveOut("cm", "rdma_cm does not serve devices whose link layer is neither Ethernet nor InfiniBand")
+	case on.link != ethernet:
 		add("cm", suite.ByGID)
-	case b.address != "":
+	case b.address == "":
+		b.leaveOut("cm", noAddress)
+	default:
 		add("cm", suite.Connections)
 		add("examples", suite.Examples)
 	}
 	return all
 }
+
+// noAddress is why tests of connections are left out.
+const noAddress = "connections need the device's IP address: use -address"
 
 var outcome = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
 

@@ -17,6 +17,8 @@ var (
 		"mlx5.test":     "provider/mlx5",
 		"devx.test":     "provider/mlx5/devx",
 		"rxe.test":      "provider/rxe",
+		"siw.test":      "provider/siw",
+		"bnxt_re.test":  "provider/bnxt_re",
 		"cm.test":       "cm/devicetest",
 		"examples.test": "cm",
 	}

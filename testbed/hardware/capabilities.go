@@ -41,22 +41,8 @@ func capabilities(device string) (text string, err error) {
 	return b.String(), nil
 }
 
-func createDCI(c *uverbs.Context) (err error) {
-	pd, err := c.AllocPD()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pd.Close()) }()
-	cq, err := c.CreateCQ(uverbs.CQConfig{Entries: 1})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cq.Close()) }()
-	q, err := pd.CreateQP(uverbs.QPConfig{Type: uverbs.DCI, SendCQ: cq, MaxSendWR: 1})
-	if err != nil {
-		return err
-	}
-	return q.Close()
+func createDCI(c *uverbs.Context) error {
+	return createQP(c, uverbs.QPConfig{Type: uverbs.DCI, MaxSendWR: 1})
 }
 
 func queryEQN(c *uverbs.Context) error {

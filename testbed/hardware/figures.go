@@ -19,7 +19,15 @@ import (
 )
 
 // costs measures the cost of requests in Go, and in C if that can be compiled.
-func (b *bench) costs(ctx context.Context) {
+func (b *bench) costs(ctx context.Context, on target) {
+	switch {
+	case !on.rc:
+		b.leaveOut("wrcost", "the device has no RC queue pairs")
+		return
+	case on.iwarp:
+		b.leaveOut("wrcost", "its queue pair is connected to itself, which rdma_cm, the only way on iWARP, does not do")
+		return
+	}
 	rounds := "10"
 	b.run(ctx, part{name: "wrcost", command: []string{b.path("wrcost"), "-d", b.device, "-rounds", rounds},
 		line: inOneLine})
@@ -27,8 +35,7 @@ func (b *bench) costs(ctx context.Context) {
 		command: []string{b.path("wrcost"), "-d", b.device, "-single", "-rounds", rounds}, line: inOneLine})
 	program, err := b.compile(ctx)
 	if err != nil {
-		fmt.Fprintf(b.out, "%-24s          left out: %v\n", "wrcost in C", err)
-		fmt.Fprintf(b.report, "\n=== wrcost in C: left out: %v\n", err)
+		b.leaveOut("wrcost in C", err.Error())
 		return
 	}
 	defer os.Remove(program)
@@ -66,8 +73,16 @@ func (b *bench) compile(ctx context.Context) (program string, err error) {
 
 var compilers = []string{"gcc", "clang", "cc", "tcc"}
 
-// tests returns the perftest commands, with the size and the number of messages.
-func (b *bench) tests() (all [][]string) {
+// tests returns the perftest commands, with the size and the number of messages, and reports those that do not apply.
+func (b *bench) tests(on target) (all [][]string) {
+	switch {
+	case !on.rc:
+		b.leaveOut("perftest", "its tests have RC queue pairs, which the device does not have")
+		return nil
+	case on.iwarp && b.address == "":
+		b.leaveOut("perftest", noAddress)
+		return nil
+	}
 	lat, bw := "1000", "20000"
 	if b.quick {
 		lat, bw = "50", "100"
@@ -82,15 +97,23 @@ func (b *bench) tests() (all [][]string) {
 			all = append(all, []string{t, "-s", size, "-n", bw})
 		}
 	}
-	return append(all, []string{"atomic_lat", "-n", lat}, []string{"send_lat", "-e", "-s", "2", "-n", lat})
+	all = append(all, []string{"send_lat", "-e", "-s", "2", "-n", lat})
+	if on.iwarp {
+		b.leaveOut("atomic_lat", "iWARP has no atomic operations")
+		return all
+	}
+	return append(all, []string{"atomic_lat", "-n", lat})
 }
 
 // ends returns the options that select the devices of the two ends. The kernel does
 // not send packets for a local IPv4 address to the wire, so two devices in one
 // machine must use their link-local addresses.
-func (b *bench) ends(link string) (server, client []string, err error) {
+func (b *bench) ends(on target) (server, client []string, err error) {
 	server, client = []string{"-d", b.server}, []string{"-d", b.device}
-	if b.server == b.device || link != "Ethernet" {
+	if on.iwarp {
+		return append(server, "-R"), append(client, "-R"), nil
+	}
+	if b.server == b.device || on.link != ethernet {
 		return server, client, nil
 	}
 	for device, args := range map[string]*[]string{b.server: &server, b.device: &client} {
@@ -130,13 +153,17 @@ func (b *bench) pair(ctx context.Context, test, serverArgs, clientArgs []string)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	b.port++
+	host := "127.0.0.1"
+	if slices.Contains(clientArgs, "-R") {
+		host = b.address
+	}
 	args := slices.Concat(test[:1], []string{"-F", "-p", strconv.Itoa(18600 + b.port)}, test[1:])
 	server := exec.CommandContext(ctx, b.path("perftest"), slices.Concat(args, serverArgs)...)
 	said := &waiter{text: "Waiting for client to connect", seen: make(chan struct{})}
 	server.Stdout, server.Stderr = said, said
 	p := part{
 		name:    strings.Join(test, " "),
-		command: slices.Concat([]string{b.path("perftest")}, args, clientArgs, []string{"127.0.0.1"}),
+		command: slices.Concat([]string{b.path("perftest")}, args, clientArgs, []string{host}),
 		line:    lastFigures,
 	}
 	started := time.Now()

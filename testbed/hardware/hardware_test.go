@@ -26,28 +26,52 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Which tests are left out depends on the port and on the options.
-func TestSuites(t *testing.T) {
-	names := func(b *bench, link string) string {
-		var all []string
-		for _, p := range b.suites(link, "mlx5") {
-			all = append(all, p.name)
-		}
-		return strings.Join(all, " ")
-	}
+// Which parts are left out depends on the device and on the options.
+func TestParts(t *testing.T) {
+	roce := target{link: "Ethernet", driver: "mlx5", rc: true}
+	siw := target{link: "Ethernet", driver: "siw", iwarp: true, rc: true}
 	for _, c := range []struct {
-		address, link, want string
-	}{{"", "Ethernet", "mlx5 devx uverbs"}, {"10.9.0.1", "Ethernet", "mlx5 devx uverbs cm examples"},
-		{"", "InfiniBand", "mlx5 devx uverbs cm"}} {
-		b := &bench{options: &options{device: "mlx5_0", address: c.address}}
-		if got := names(b, c.link); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
-		for _, p := range b.suites(c.link, "mlx5") {
+		on                  target
+		address, want, left string
+		perftests           int
+	}{
+		{roce, "", "mlx5 devx uverbs", "cm", 14},
+		{roce, "10.9.0.1", "mlx5 devx uverbs cm examples", "", 14},
+		{target{link: "InfiniBand", driver: "mlx5", rc: true}, "", "mlx5 devx uverbs cm", "", 14},
+		{target{link: "Ethernet", driver: "bnxt_re", rc: true}, "10.9.0.1", "bnxt_re uverbs cm examples", "", 14},
+		{target{link: "Unspecified", driver: "efa"}, "10.9.0.1", "uverbs", "efa cm wrcost perftest", 0},
+		{siw, "", "uverbs", "siw cm wrcost perftest", 0},
+		{siw, "10.9.0.1", "siw uverbs cm examples", "wrcost atomic_lat", 13},
+	} {
+		var out, report strings.Builder
+		b := &bench{options: &options{device: "x", address: c.address}, out: &out, report: &report}
+		var names []string
+		for _, p := range b.suites(c.on) {
+			names = append(names, p.name)
+			if suites[p.name+".test"] == "" {
+				t.Errorf("%+v: the folder has no %s.test", c.on, p.name)
+			}
 			skip := p.command[len(p.command)-1]
 			if !strings.Contains(skip, suite.Disturbing) {
 				t.Errorf("%s includes disturbing tests: %s", p.name, skip)
 			}
+		}
+		if !c.on.rc || c.on.iwarp {
+			b.costs(t.Context(), c.on)
+		}
+		if n := len(b.tests(c.on)); n != c.perftests {
+			t.Errorf("%+v: %d tests of perftest", c.on, n)
+		}
+		var left []string
+		for line := range strings.Lines(out.String()) {
+			name, why, _ := strings.Cut(line, "left out: ")
+			left = append(left, strings.TrimSpace(name))
+			if !strings.Contains(report.String(), why) || len(why) < 10 {
+				t.Errorf("%+v: the report does not say %q", c.on, line)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.want || strings.Join(left, " ") != c.left {
+			t.Errorf("%+v, %q: %s, without %v", c.on, c.address, got, left)
 		}
 	}
 }

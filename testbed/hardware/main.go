@@ -79,9 +79,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	case o.build != "":
 		return build(ctx, o.build)
 	}
-	link, driver, err := probe(o.device)
+	on, err := probe(o.device)
 	if err == nil && o.server != o.device {
-		_, _, err = probe(o.server)
+		_, err = probe(o.server)
 	}
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	b := &bench{options: o, dir: filepath.Dir(self), out: out, report: f}
-	if err := b.all(ctx, link, driver); err != nil {
+	if err := b.all(ctx, on); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\nThe full report is in %s.\n", o.report)
