@@ -14,9 +14,10 @@ import (
 // Q_Key: rdma_connect(3). EventEstablished, EventRejected, EventUnreachable or
 // EventConnectError follows. If the id has no QP, p has the QP's number, and
 // EventConnectResponse follows instead of EventEstablished. Connect returns [ErrNoQP]
-// if the id has no QP and p is nil, [ErrPrivateData], [uverbs.ErrInvalid] before the
-// route is resolved and for numbers out of range, [uverbs.ErrClosed] after Close, or
-// what the kernel says.
+// if the id has no QP and p is nil, [uverbs.ErrNotSupported] if it has no QP on iWARP, [ErrPrivateData],
+// [uverbs.ErrInvalid] before the route is resolved and for numbers out of range, [uverbs.ErrClosed] after Close, or
+// what the kernel says. On iWARP, the kernel connects by TCP before Connect returns, and Connect also returns
+// [ErrRejected].
 func (id *ID) Connect(p *ConnParam) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -93,8 +94,12 @@ func (id *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 		return &Error{Op: op, Object: id.describe(), Kind: ErrNoQP, Errno: unix.EINVAL,
 			Detail: "the id has no QP: call CreateQP first, or name another QP in ConnParam"}
 	}
+	if id.dev.rnic && id.qp.Load() == nil && sendsQPN {
+		return &Error{Op: op, Object: id.describe(), Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP,
+			Detail: "on iWARP, the kernel connects the QP of the id: call CreateQP"}
+	}
 	*p = (*p).complete()
-	if n := len(id.connectData) + len((*p).PrivateData); n > 0xff {
+	if n := len(id.connectData) + len((*p).PrivateData); n > maxPrivateData {
 		return id.tooMuchData(op, n, id.dataLimit(l))
 	}
 	if datagrams {
@@ -166,13 +171,19 @@ var (
 	rejectLimits  = dataLimits{148, 136}
 )
 
+// maxPrivateData is the room for private data in commands and events.
+const maxPrivateData = 0xff
+
 // ipHeader is the size of the header with IP addresses in a request.
 const ipHeader = 36
 
 // dataLimit returns the room for private data. The caller holds id.mu.
 func (id *ID) dataLimit(l dataLimits) int {
 	n := l.connected
-	if id.qpType == uverbs.UD {
+	switch {
+	case id.dev != nil && id.dev.rnic: // MPA has more room than the commands, and rdma_cm adds no header
+		return maxPrivateData
+	case id.qpType == uverbs.UD:
 		n = l.ud
 	}
 	if l == connectLimits && !id.local.IsValid() { // an IBAddr
@@ -196,14 +207,18 @@ func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) e
 		return id.wrap(op, id.describe(), err,
 			"the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
 	}
-	if errors.Is(err, unix.ECONNREFUSED) { // iWARP connects by TCP
-		return id.wrap(op, id.describe(), err, RejectInvalidServiceID.String())
+	if id.dev.rnic && op == "connect" {
+		for _, errno := range []unix.Errno{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE} {
+			if errors.Is(err, errno) { // the command connects by TCP, which the peer has refused or ended
+				return (&Event{Type: EventRejected, Status: -int(errno), subject: subject{peer: id.peer, local: id.local}}).Err()
+			}
+		}
 	}
 	return id.wrap(op, id.describe(), err, "")
 }
 
 // Reject rejects a connection request or the reply to one: rdma_reject(3). The peer
-// receives privateData, at most 148 bytes, 136 for UD. Close the id afterwards.
+// receives privateData, at most 148 bytes, 136 for UD, 255 on iWARP. Close the id afterwards.
 // Reject returns [ErrPrivateData] if privateData is longer, [uverbs.ErrInvalid] if
 // there is nothing to reject, and [uverbs.ErrClosed] after Close.
 func (id *ID) Reject(privateData []byte) error { return id.reject(privateData, 0) }
@@ -222,7 +237,7 @@ func (id *ID) reject(data []byte, reason uint8) error {
 		return closed(op, id.describe())
 	}
 	limit := id.dataLimit(rejectLimits)
-	if len(data) > 0xff {
+	if len(data) > maxPrivateData {
 		return id.tooMuchData(op, len(data), limit)
 	}
 	err := id.node.file.Reject(id.kernelID, reason, data)

@@ -52,6 +52,19 @@
 // [JoinMulticast] joins a group. Datagrams to single peers are sent with ids of
 // [PSUDP]: [NewID], [SyncID.Connect] and [ID.PostUDSend].
 //
+// # iWARP
+//
+// Connections of an iWARP device are TCP connections. They differ in this:
+//
+//   - The server must not send, write or read before the client has: a message that follows the reply of the kernel at
+//     once may end the client's Connect with EINVAL.
+//   - A WRITE or a send has completed when it was sent. What the peer refuses ends the connection, also a message for
+//     which it has no receive.
+//   - Only QPs of ids are connected: [ConnParam].QPN without a QP is [uverbs.ErrNotSupported].
+//   - The QP has no address vector: QPConfig.Path and Options.TOS have no effect, and there are no paths.
+//   - [EventTimewaitExit] does not follow, and either end may be the first to be notified that the connection is
+//     established.
+//
 // # The end of a connection
 //
 // [Conn.Shutdown] ends a connection and waits for the peer, [Conn.Close] does not

@@ -76,6 +76,7 @@ type Event struct {
 type subject struct {
 	name        string // of a membership
 	peer, local netip.AddrPort
+	rnic        bool // of an id on a device of iWARP
 }
 
 func (s subject) String() string {
@@ -128,7 +129,11 @@ func (e *Event) Err() error {
 	if e.Type == EventUnreachable {
 		kind = ErrUnreachable
 	}
-	return &Error{Op: op, Object: e.subject.String(), Kind: kind, Errno: errno, Detail: explainStatus(e.Type, errno)}
+	detail := explainStatus(e.Type, errno)
+	if e.Type == EventConnectError && errno == unix.EINVAL && e.subject.rnic {
+		detail = "the reply of the peer's kernel is not valid: on iWARP, the server must not send before the client has"
+	}
+	return &Error{Op: op, Object: e.subject.String(), Kind: kind, Errno: errno, Detail: detail}
 }
 
 // rejectReason returns the reason of a status, which on iWARP is the errno of the TCP connection.

@@ -26,7 +26,7 @@ func (id *ID) process(r *record) *Event {
 		Status:  int(int32(raw.Status)),
 		ID:      id,
 		ECE:     ECE{raw.Ece.VendorId, raw.Ece.AttrMod},
-		subject: subject{peer: id.peer, local: id.local},
+		subject: subject{peer: id.peer, local: id.local, rnic: id.dev != nil && id.dev.rnic},
 	}
 	if r.mc != nil {
 		r.mc.react(e, raw)
