@@ -73,12 +73,11 @@ func walk(t *testing.T, ip netip.Addr) {
 	// Accept may lower both values.
 	check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("accept"), ResponderResources: 2, InitiatorDepth: 1,
 		RNRRetryCount: 4}))
-	e = k.good(t, cm.EventEstablished, client)
+	e = k.established(t, client, child)
 	if got := e.Conn; string(e.PrivateData[:6]) != "accept" || len(e.PrivateData) != 196 || got.QPN != child.QP().QPN() ||
 		got.ResponderResources != 1 || got.InitiatorDepth != 2 || got.RNRRetryCount != 4 {
 		t.Errorf("acceptance %+v with %d bytes: %.6q", got, len(e.PrivateData), e.PrivateData)
 	}
-	k.good(t, cm.EventEstablished, child)
 	if a, b := rdAtomic(t, client), rdAtomic(t, child); a != [2]uint8{2, 1} || b != [2]uint8{1, 2} {
 		t.Errorf("depth and resources of the QPs are %v and %v", a, b)
 	}

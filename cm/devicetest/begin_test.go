@@ -1,11 +1,15 @@
 package devicetest
 
 import (
+	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/internal/machine"
 	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/uverbs"
@@ -39,6 +43,43 @@ var ethernetOnly = map[string]string{
 	"TestDeviceTOS":           "paths within a subnet have no GRH, and so no traffic class",
 }
 
+// notIWARP has the tests of what iWARP does not have, with the reasons. Connections of iWARP are TCP connections.
+var notIWARP = map[string]string{
+	"TestDeviceECE":             "MPA, its handshake, carries no vendor options",
+	"TestDevicePath":            "its QPs have no address vector",
+	"TestDeviceTOS":             "its QPs have no address vector",
+	"TestDeviceAckTimeout":      "TCP has its own timers",
+	"TestDeviceSetPaths":        "its routes have no path records",
+	"TestDeviceIBAddresses":     "its devices have no GIDs",
+	"TestDeviceAcceptWithdrawn": "its kernel counts no messages, so that the withdrawal cannot be waited for",
+	"TestDeviceBacklog":         "its kernel counts no messages, so that the requests cannot be waited for",
+	"TestDeviceBacklogSync":     "its kernel counts no messages, so that the requests cannot be waited for",
+}
+
+// rnic reports whether the device under test is one of iWARP.
+var rnic = sync.OnceValue(func() bool {
+	if inMemory {
+		return false
+	}
+	all, err := uverbs.Devices()
+	return err == nil && slices.ContainsFunc(all, func(d uverbs.Device) bool {
+		return d.Name == rdmaDevice() && d.NodeType == uverbs.NodeRNIC
+	})
+})
+
+// needUD skips a test if the device has no QPs for datagrams.
+func needUD(t *testing.T) {
+	t.Helper()
+	i := must(cm.NewID(cm.PSUDP))(t)
+	closing(t, i)
+	check(t, i.Bind(at(deviceIP, 0)))
+	err := i.CreateQP(nil, small())
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		features.Missing(t, features.UD, err)
+	}
+	check(t, err)
+}
+
 func init() {
 	if inMemory {
 		features.UseMemory()
@@ -49,6 +90,9 @@ func init() {
 func begin(t *testing.T) {
 	t.Helper()
 	if !inMemory {
+		if why, ok := notIWARP[t.Name()]; ok && rnic() {
+			t.Skip("not on iWARP: " + why)
+		}
 		return
 	}
 	if why, ok := kernelOnly[t.Name()]; ok {

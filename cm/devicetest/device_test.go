@@ -20,14 +20,18 @@ type device struct {
 	ip           netip.Addr
 }
 
-// newDevice creates the n-th additional rxe device, which is removed when the test ends. No neighbors reply in its
-// network.
+// newDevice creates the n-th additional device, of the driver under test, which is removed when the test ends. No
+// neighbors reply in its network.
 func newDevice(t *testing.T, n int) device {
 	t.Helper()
 	if inMemory { // the only device
 		return device{rdmaDevice(), netdev, netip.MustParseAddr(deviceIP)}
 	}
-	d := device{"rxe" + itoa(n), "d" + itoa(n), netip.AddrFrom4([4]byte{10, 9, byte(n), 1})}
+	kind := "rxe"
+	if rnic() {
+		kind = "siw"
+	}
+	d := device{kind + itoa(n), "d" + itoa(n), netip.AddrFrom4([4]byte{10, 9, byte(n), 1})}
 	if err := rtnetlink.AddDummy(d.netdev); err != nil && !errors.Is(err, unix.EEXIST) {
 		t.Fatal(err)
 	}
@@ -35,7 +39,7 @@ func newDevice(t *testing.T, n int) device {
 		t.Fatal(err)
 	}
 	needARP(t, d.netdev)
-	check(t, nldev.AddLink(d.name, "rxe", d.netdev))
+	check(t, nldev.AddLink(d.name, kind, d.netdev))
 	t.Cleanup(func() {
 		if _, err := nldev.Resources(d.name); err == nil { // unless the test has removed it
 			check(t, nldev.DeleteLink(d.name))

@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"bytes"
 	"errors"
 	"net/netip"
 	"strconv"
@@ -47,7 +48,8 @@ func TestDeviceListenLoopback(t *testing.T) {
 	}
 }
 
-// TestDeviceDialReuseAddr dials several connections from one port.
+// TestDeviceDialReuseAddr dials several connections from one port. On iWARP they are to different ports, since they are
+// TCP connections.
 func TestDeviceDialReuseAddr(t *testing.T) {
 	begin(t)
 	ctx := limit(t)
@@ -55,6 +57,9 @@ func TestDeviceDialReuseAddr(t *testing.T) {
 	closing(t, l)
 	var from netip.AddrPort
 	for range 2 {
+		if from.IsValid() && rnic() {
+			l = listenAt(t, deviceIP+":0", nil)
+		}
 		accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 		local := netip.AddrPortFrom(netip.MustParseAddr(deviceIP), from.Port())
 		c := must(cm.Dial(ctx, l.Addr().String(), &cm.Options{LocalAddr: local, ReuseAddr: true}))(t)
@@ -67,7 +72,7 @@ func TestDeviceDialReuseAddr(t *testing.T) {
 	}
 }
 
-// TestDeviceNoReads checks that rxe refuses to post a READ on a connection without READs. The READ would never
+// TestDeviceNoReads checks that rxe and siw refuse to post a READ on a connection without READs. The READ would never
 // complete.
 func TestDeviceNoReads(t *testing.T) {
 	begin(t)
@@ -76,24 +81,30 @@ func TestDeviceNoReads(t *testing.T) {
 	mr := must(c.AllocMsgs(8))(t)
 	closing(t, mr)
 	err := c.PostRead(1, uverbs.Signaled, 4096, 7, mr.SGE(0, 8))
-	if strings.HasPrefix(rdmaDevice(), "rxe") {
+	if strings.HasPrefix(rdmaDevice(), "rxe") || rnic() {
 		isError(t, err, []error{uverbs.ErrRdAtomic}, "MaxRdAtomic")
 	} else {
 		check(t, err) // the device decides
 	}
 	_, c = pairOf(t, nil, &cm.Options{Param: &cm.ConnParam{RetryCount: 5}})
 	a := must(c.QP().Query(uverbs.MaskMaxRdAtomic | uverbs.MaskRNRRetryCount | uverbs.MaskRetryCount))(t)
-	if a.MaxRdAtomic == 0 || a.RNRRetryCount != 7 || a.RetryCount != 5 {
+	if a.MaxRdAtomic == 0 || !rnic() && (a.RNRRetryCount != 7 || a.RetryCount != 5) { // TCP has no such counts
 		t.Errorf("a ConnParam with retries alone: depth %d, RNR retry %d, retry %d", a.MaxRdAtomic, a.RNRRetryCount,
 			a.RetryCount)
 	}
 }
 
 // TestDeviceReceiverNotReady checks that a send waits for a receive as RNRRetryCount allows. On rxe it also uses up
-// RetryCount, unless that is 7.
+// RetryCount, unless that is 7. On iWARP a message without a receive ends the connection.
 func TestDeviceReceiverNotReady(t *testing.T) {
 	begin(t)
 	ctx := limit(t)
+	if rnic() {
+		s, c := pairOf(t, nil, nil)
+		check(t, c.PostSend(1, uverbs.Signaled, uverbs.SGE{}))
+		endsBoth(t, s, c)
+		return
+	}
 	few := &cm.ConnParam{RetryCount: 1}
 	_, breaks := pairOf(t, &cm.Options{Param: few}, &cm.Options{Param: few})
 	all := &cm.ConnParam{RetryCount: 7}
@@ -108,6 +119,19 @@ func TestDeviceReceiverNotReady(t *testing.T) {
 	check(t, s.PostRecv(2, uverbs.SGE{}))
 	must(waits.SendComp(ctx))(t)
 	must(s.RecvComp(ctx))(t)
+}
+
+// endsBoth checks that an error has ended a connection.
+func endsBoth(t *testing.T, ends ...*cm.Conn) {
+	t.Helper()
+	ctx := limit(t)
+	for _, c := range ends {
+		select {
+		case <-c.Disconnected():
+		case <-ctx.Done():
+			t.Fatalf("the connection of %v has not ended", c.LocalAddr())
+		}
+	}
 }
 
 // TestDeviceECEAgreed checks that both ends of a connection have the same options, if the device has any.
@@ -163,7 +187,12 @@ func TestDeviceOwnPD(t *testing.T) {
 	secret := must(a.AllocWrite(8))(t)
 	own := must(s.AllocMsgs(8))(t)
 	check(t, s.PostWrite(1, uverbs.Signaled, secret.Addr(), secret.RKey(), own.SGE(0, 8)))
-	if _, err := s.SendComp(limit(t)); !errors.Is(err, uverbs.WCRemAccessErr) {
+	if rnic() { // the WRITE has completed when it was sent
+		endsBoth(t, s, b)
+		if !bytes.Equal(secret.Bytes(), make([]byte, 8)) {
+			t.Error("the memory of another connection was written")
+		}
+	} else if _, err := s.SendComp(limit(t)); !errors.Is(err, uverbs.WCRemAccessErr) {
 		t.Errorf("a WRITE to the memory of another connection: %v", err)
 	}
 	check(t, secret.Close())

@@ -99,8 +99,7 @@ func TestDevicePortSpaceIB(t *testing.T) {
 	closing(t, child)
 	check(t, child.CreateQP(nil, small()))
 	check(t, child.Accept(nil))
-	k.good(t, cm.EventEstablished, client)
-	k.good(t, cm.EventEstablished, child)
+	k.established(t, client, child)
 	carries(t, client, child, "any service")
 
 	ud := must(k.CreateIDFor(cm.PSIB, uverbs.UD))(t)

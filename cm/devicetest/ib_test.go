@@ -83,8 +83,7 @@ func connectByGID(t *testing.T, ps cm.PortSpace, gid uverbs.GID, port *uverbs.Po
 	}
 	check(t, child.CreateQP(nil, small()))
 	check(t, child.Accept(nil))
-	k.good(t, cm.EventEstablished, client)
-	k.good(t, cm.EventEstablished, child)
+	k.established(t, client, child)
 	carries(t, client, child, "there")
 	carries(t, child, client, "and back")
 	check(t, client.Disconnect())

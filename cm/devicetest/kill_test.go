@@ -168,9 +168,13 @@ func TestDeviceVictimClient(t *testing.T) {
 	stop("routed")
 	check(t, i.CreateQP(nil, small()))
 	stop("ready")
-	before := messages(t, "rep")
-	check(t, i.Connect(nil))
-	eventually(t, "the reply", func() bool { return messages(t, "rep") > before })
+	if rnic() { // its kernel counts no messages
+		check(t, i.Connect(nil))
+	} else {
+		before := messages(t, "rep")
+		check(t, i.Connect(nil))
+		eventually(t, "the reply", func() bool { return messages(t, "rep") > before })
+	}
 	stop("asking") // the reply has arrived but is not confirmed
 	k.good(t, cm.EventEstablished, i)
 	stop("established")

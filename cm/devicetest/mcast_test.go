@@ -46,12 +46,14 @@ func silent(t testing.TB, i *cm.ID) {
 // automatically attached to the multicast group" (rdma_join_multicast(3)), and that Leave detaches it.
 func TestDeviceMulticast(t *testing.T) {
 	begin(t)
+	needUD(t)
 	throughGroup(t, deviceIP, "239.1.2.3")
 }
 
 // TestDeviceMulticast6 checks the same with IPv6.
 func TestDeviceMulticast6(t *testing.T) {
 	begin(t)
+	needUD(t)
 	needV6(t)
 	const group = "ff0e::9:3"
 	g, err := cm.JoinMulticast(limit(t), group, &cm.Options{LocalAddr: at(deviceV6, 0)})
@@ -110,6 +112,7 @@ func toGroup(t testing.TB, from *cm.ID, where cm.UDParam, text string, others ..
 // (rdma_join_multicast_ex(3)).
 func TestDeviceMulticastSendOnly(t *testing.T) {
 	begin(t)
+	needUD(t)
 	const group = "239.1.2.4"
 	k := newTalk(t)
 	sender, receiver := k.member(t, deviceIP), k.member(t, deviceIP)
@@ -131,6 +134,7 @@ func TestDeviceMulticastSendOnly(t *testing.T) {
 // TestDeviceMulticastGroups joins several groups with one id, and checks that Close leaves them.
 func TestDeviceMulticastGroups(t *testing.T) {
 	begin(t)
+	needUD(t)
 	before := kernelObjects(t)
 	k := newTalk(t)
 	i, sender := k.member(t, deviceIP), k.member(t, deviceIP)
@@ -163,6 +167,7 @@ func TestDeviceMulticastGroups(t *testing.T) {
 // TestDeviceMulticastBad uses addresses that are not groups, and ids that cannot join.
 func TestDeviceMulticastBad(t *testing.T) {
 	begin(t)
+	needUD(t)
 	k := newTalk(t)
 	i := k.id(t, cm.PSUDP)
 	group := netip.MustParseAddr("239.1.2.8")
@@ -182,6 +187,7 @@ func TestDeviceMulticastBad(t *testing.T) {
 // TestDeviceGroup joins with one call.
 func TestDeviceGroup(t *testing.T) {
 	begin(t)
+	needUD(t)
 	ctx := limit(t)
 	o := &cm.Options{LocalAddr: at(deviceIP, 0), QP: small()}
 	const group = "239.1.2.10"

@@ -103,8 +103,7 @@ func TestDeviceAckTimeout(t *testing.T) {
 	check(t, child.SetAckTimeout(18))
 	check(t, child.CreateQP(nil, small()))
 	check(t, child.Accept(nil))
-	k.good(t, cm.EventEstablished, client)
-	k.good(t, cm.EventEstablished, child)
+	k.established(t, client, child)
 	for id, want := range map[*cm.ID]uint8{client: 19, child: 18} {
 		if a := must(id.QP().Query(uverbs.MaskTimeout))(t); a.Timeout != want {
 			t.Errorf("the timeout is %d, want %d", a.Timeout, want)
@@ -160,8 +159,7 @@ func TestDeviceSetPaths(t *testing.T) {
 	closing(t, child)
 	check(t, child.CreateQP(nil, small()))
 	check(t, child.Accept(nil))
-	k.good(t, cm.EventEstablished, client)
-	k.good(t, cm.EventEstablished, child)
+	k.established(t, client, child)
 	carries(t, client, child, "by a path of another id")
 	isError(t, client.SetPaths(paths), []error{uverbs.ErrInvalid}, "past the state")
 }

@@ -39,6 +39,7 @@ func datagram(t testing.TB, from, to *cm.ID, where cm.UDParam, text string) (uve
 // service" (rdma_connect(3)).
 func TestDeviceUD(t *testing.T) {
 	begin(t)
+	needUD(t)
 	needV6(t)
 	for name, ip := range map[string]string{"IPv4": deviceIP, "IPv6": deviceV6} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +88,7 @@ func lookUp(t *testing.T, k talk, to netip.AddrPort) (client, child *cm.ID) {
 // TestDeviceUDSync checks the same with synchronous ids. The listener passes its QP by number and Q_Key.
 func TestDeviceUDSync(t *testing.T) {
 	begin(t)
+	needUD(t)
 	ctx := limit(t)
 	l := must(cm.NewID(cm.PSUDP))(t)
 	closing(t, l)
@@ -118,6 +120,7 @@ func TestDeviceUDSync(t *testing.T) {
 // addresses reply with the usual Q_Key.
 func TestDeviceUDQKey(t *testing.T) {
 	begin(t)
+	needUD(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
 	client := k.id(t, cm.PSUDP)
@@ -135,6 +138,7 @@ func TestDeviceUDQKey(t *testing.T) {
 // TestDeviceUDRefused checks the errors if no program listens, and if it rejects the request.
 func TestDeviceUDRefused(t *testing.T) {
 	begin(t)
+	needUD(t)
 	k := newTalk(t)
 	nobody := k.id(t, cm.PSUDP)
 	k.resolve(t, nobody, at(deviceIP, 4000))
@@ -167,6 +171,7 @@ func TestDeviceUDRefused(t *testing.T) {
 // TestDeviceUDTooMuchDataToAccept checks that the kernel rejects the request then.
 func TestDeviceUDTooMuchDataToAccept(t *testing.T) {
 	begin(t)
+	needUD(t)
 	k := newTalk(t)
 	_, to := k.listen(t, cm.PSUDP, at(deviceIP, 0))
 	client, child := k.request(t, cm.PSUDP, to, nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/sim/features"
 	_ "github.com/goverbs/goverbs/provider/rxe" // whose devices have no such memory
+	_ "github.com/goverbs/goverbs/provider/siw" // the same
 	"github.com/goverbs/goverbs/uverbs"
 )
 

@@ -65,7 +65,7 @@ func TestDeviceAtomicsContended(t *testing.T) {
 	var all sync.WaitGroup
 	for range pairs {
 		a, b := l.newEnd(t, nil), l.newEnd(t, nil)
-		ea, eb := must(a.qp.Endpoint())(t), must(b.qp.Endpoint())(t)
+		ea, eb := endpoint(t, a.qp), endpoint(t, b.qp)
 		check(t, a.qp.Connect(eb))
 		check(t, b.qp.Connect(ea))
 		all.Go(func() {

@@ -18,7 +18,7 @@ func TestDeviceBusyAfterWait(t *testing.T) {
 	for i := range ends {
 		ends[i] = l.newEnd(t, nil)
 		peer := l.newEnd(t, nil) // it stays in state INIT
-		check(t, ends[i].qp.Connect(must(peer.qp.Endpoint())(t)))
+		check(t, ends[i].qp.Connect(endpoint(t, peer.qp)))
 	}
 	monitortest.Check(t, func(i int) error {
 		if _, err := ends[i].qp.PostSend(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled}); err != nil {

@@ -121,7 +121,7 @@ func TestDeviceDCQuery(t *testing.T) {
 		a.RetryCount != 6 || a.RNRRetryCount != 7 {
 		t.Errorf("the DCI has %+v", a)
 	}
-	e := must(client.dct.Endpoint())(t)
+	e := endpoint(t, client.dct)
 	a := must(client.dct.Query(uverbs.MaskState | uverbs.MaskAccess | uverbs.MaskPort | uverbs.MaskPathMTU))(t)
 	if a.State != uverbs.StateRTR || a.PathMTU != e.MTU || a.Access&uverbs.RemoteWrite == 0 || a.Port == 0 {
 		t.Errorf("the DCT has %+v", a)

@@ -29,7 +29,7 @@ func TestDeviceThreadDomains(t *testing.T) {
 		var qps [each]*uverbs.QP
 		for i := range qps {
 			qps[i] = must(p.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 8, MaxRecvWR: 8, MaxInline: 64}))(t)
-			check(t, qps[i].Connect(must(qps[i].Endpoint())(t)))
+			check(t, qps[i].Connect(endpoint(t, qps[i])))
 		}
 		e := end{cq: cq, mr: l.a.mr}
 		for i := range 30 {

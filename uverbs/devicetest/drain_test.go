@@ -76,7 +76,7 @@ func TestDeviceDrainTypes(t *testing.T) {
 	pd := must(dev.AllocPD())(t)
 	for _, typ := range []uverbs.QPType{uverbs.RC, uverbs.UC, uverbs.UD} {
 		cq := must(dev.CreateCQ(uverbs.CQConfig{Entries: 64, NoEvents: true}))(t)
-		qp := must(pd.CreateQP(uverbs.QPConfig{Type: typ, SendCQ: cq, MaxSendWR: 8, MaxRecvWR: 8}))(t)
+		qp := typedQP(t, pd, uverbs.QPConfig{Type: typ, SendCQ: cq, MaxSendWR: 8, MaxRecvWR: 8})
 		e := end{cq: cq, qp: qp}
 		check(t, qp.Drain(ctx)) // in RESET
 		check(t, qp.Init())
@@ -100,7 +100,7 @@ func anyAH(t *testing.T, pd *uverbs.PD, qp *uverbs.QP, typ uverbs.QPType) *uverb
 	if typ != uverbs.UD {
 		return nil
 	}
-	return must(pd.CreateAH(must(qp.AHAttr(must(qp.Endpoint())(t)))(t)))(t)
+	return must(pd.CreateAH(must(qp.AHAttr(endpoint(t, qp)))(t)))(t)
 }
 
 // TestDeviceDrainShared drains one of two QPs that share a CQ while the other QP is in use and
@@ -109,7 +109,7 @@ func TestDeviceDrainShared(t *testing.T) {
 	l := newLoop(t, nil)
 	other := must(l.pd.CreateQP(uverbs.QPConfig{
 		Type: uverbs.RC, SendCQ: l.a.cq, MaxSendWR: 64, MaxRecvWR: 4, Access: uverbs.RemoteWrite}))(t)
-	check(t, other.Connect(must(other.Endpoint())(t)))
+	check(t, other.Connect(endpoint(t, other)))
 	const first = 1 << 32 // first number of the other QP's requests
 	var stop atomic.Bool
 	var posted, polled uint64
@@ -190,7 +190,7 @@ func (l *loop) reconnectA(t *testing.T) {
 	for _, e := range []end{l.a, l.b} {
 		check(t, e.qp.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
 	}
-	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	ea, eb := endpoint(t, l.a.qp), endpoint(t, l.b.qp)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
 }
@@ -294,7 +294,7 @@ func TestDeviceDrainFullCQ(t *testing.T) {
 		}
 		all[i] = must(pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, RecvCQ: recvs, MaxSendWR: n + 1,
 			MaxRecvWR: 1}))(t)
-		check(t, all[i].Connect(must(all[i].Endpoint())(t)))
+		check(t, all[i].Connect(endpoint(t, all[i])))
 		for j := range n { // they wait for a receive
 			post(t, all[i], uverbs.SendWR{WRID: uint64(j), Opcode: uverbs.OpSend})
 		}
@@ -320,7 +320,7 @@ func TestDeviceDrainSmallCQ(t *testing.T) {
 	small := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 3}))(t)
 	l.a = l.newEnd(t, func(c *uverbs.QPConfig) { c.SendCQ, c.RecvCQ = small, c.SendCQ })
 	l.b = l.newEnd(t, nil)
-	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	ea, eb := endpoint(t, l.a.qp), endpoint(t, l.b.qp)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
 	n := small.Entries() + 1

@@ -31,9 +31,9 @@ func newScene(t *testing.T) *scene {
 	s.a = s.newEnd(t, func(c *uverbs.QPConfig) { c.SendCQ = s.small })
 	s.b = s.newEnd(t, func(c *uverbs.QPConfig) { c.SRQ = s.srq })
 	s.mark = s.newEnd(t, func(c *uverbs.QPConfig) { c.SRQ = must(s.pd.CreateSRQ(uverbs.SRQConfig{MaxWR: 1}))(t) })
-	check(t, s.a.qp.Connect(must(s.b.qp.Endpoint())(t)))
-	check(t, s.b.qp.Connect(must(s.a.qp.Endpoint())(t)))
-	check(t, s.mark.qp.Connect(must(s.mark.qp.Endpoint())(t)))
+	check(t, s.a.qp.Connect(endpoint(t, s.b.qp)))
+	check(t, s.b.qp.Connect(endpoint(t, s.a.qp)))
+	check(t, s.mark.qp.Connect(endpoint(t, s.mark.qp)))
 	return s
 }
 

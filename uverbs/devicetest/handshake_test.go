@@ -46,7 +46,7 @@ func TestDeviceEveryGID(t *testing.T) {
 		}
 		t.Run(g.GID.String(), func(t *testing.T) {
 			l := newLoop(t, func(c *uverbs.QPConfig) { c.GID = &g })
-			if got := must(l.a.qp.Endpoint())(t).GID; got != g.GID {
+			if got := endpoint(t, l.a.qp).GID; got != g.GID {
 				t.Fatalf("the endpoint has %v", got)
 			}
 			l.a.fill(1)

@@ -3,10 +3,12 @@ package devicetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/sim/errtest"
+	"github.com/goverbs/goverbs/internal/sim/features"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -27,6 +29,35 @@ func openDevice(t testing.TB) *uverbs.Context {
 var check = errtest.Check
 
 func must[T any](v T, err error) func(testing.TB) T { return errtest.Value(v, err) }
+
+// typeFeatures has the features of the types of QP that not all devices have.
+var typeFeatures = map[uverbs.QPType]string{uverbs.RC: features.RC, uverbs.UC: features.UC, uverbs.UD: features.UD}
+
+// typedQP creates a QP. It skips the test if the device has no QPs of the type.
+func typedQP(t testing.TB, pd *uverbs.PD, cfg uverbs.QPConfig) *uverbs.QP {
+	t.Helper()
+	qp, err := pd.CreateQP(cfg)
+	skipType(t, cfg.Type, err)
+	return must(qp, err)(t)
+}
+
+// skipType skips the test if err, of CreateQP, is that the device has no QPs of the type.
+func skipType(t testing.TB, kind uverbs.QPType, err error) {
+	t.Helper()
+	if feature := typeFeatures[kind]; feature != "" && errors.Is(err, uverbs.ErrNotSupported) {
+		features.Missing(t, feature, err)
+	}
+}
+
+// endpoint returns the Endpoint of a QP. It skips the test if programs cannot connect the device's QPs.
+func endpoint(t testing.TB, qp *uverbs.QP) uverbs.Endpoint {
+	t.Helper()
+	e, err := qp.Endpoint()
+	if errors.Is(err, uverbs.ErrNotSupported) {
+		features.Missing(t, features.Endpoint, err)
+	}
+	return must(e, err)(t)
+}
 
 // A loop is a pair of connected QPs of one device, of type RC by default. Each has its own CQ
 // and buffer.
@@ -53,7 +84,7 @@ func newLoop(t testing.TB, adjust func(*uverbs.QPConfig)) *loop {
 	l := &loop{ctx: ctx, dev: openDevice(t)}
 	l.pd = must(l.dev.AllocPD())(t)
 	l.a, l.b = l.newEnd(t, adjust), l.newEnd(t, adjust)
-	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	ea, eb := endpoint(t, l.a.qp), endpoint(t, l.b.qp)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
 	return l
@@ -70,7 +101,7 @@ func (l *loop) newEnd(t testing.TB, adjust func(*uverbs.QPConfig)) end {
 	if adjust != nil {
 		adjust(&cfg)
 	}
-	e.qp = must(l.pd.CreateQP(cfg))(t)
+	e.qp = typedQP(t, l.pd, cfg)
 	e.mr = must(l.pd.Alloc(bufSize, allAccess))(t)
 	return e
 }

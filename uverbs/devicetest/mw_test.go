@@ -45,7 +45,7 @@ func TestDeviceMWType1(t *testing.T) {
 			binder := l.b
 			if typ == uverbs.UC { // the window is bound on another QP than it is used on
 				binder = l.newEnd(t, unacknowledged)
-				check(t, binder.qp.Connect(must(binder.qp.Endpoint())(t)))
+				check(t, binder.qp.Connect(endpoint(t, binder.qp)))
 			}
 			key := w.RKey()
 			for off := 64; off < 64*5; off += 64 {

@@ -85,7 +85,7 @@ func createDC(t testing.TB, pd *uverbs.PD, cfg uverbs.QPConfig) *uverbs.QP {
 
 func (p *player) connectDC(t testing.TB) {
 	t.Helper()
-	remote := must(p.peer.dct.Endpoint())(t)
+	remote := endpoint(t, p.peer.dct)
 	for _, q := range p.qps {
 		check(t, q.Ready())
 	}

@@ -130,8 +130,8 @@ func newPlayer(t testing.TB, ctx context.Context, s setup) *player {
 		p.qps[i], err = p.pd.CreateQP(uverbs.QPConfig{
 			Type: p.kind, SendCQ: p.cq, SRQ: p.srq, MaxSendWR: or(s.sends, 10), MaxRecvWR: parityDepth,
 			MaxSendSGE: len(p.out), MaxRecvSGE: len(p.in), Access: s.qpAccess, QKey: qkey, Options: s.options})
-		if s.needs != "" && errors.Is(err, uverbs.ErrNotSupported) {
-			features.Missing(t, s.needs, err)
+		if feature := or(s.needs, typeFeatures[p.kind]); feature != "" && errors.Is(err, uverbs.ErrNotSupported) {
+			features.Missing(t, feature, err)
 		}
 		check(t, err)
 	}
@@ -184,7 +184,7 @@ func (p *player) connect(t testing.TB) {
 		return
 	}
 	for i, qp := range p.qps {
-		remote := must(p.peer.qps[i].Endpoint())(t)
+		remote := endpoint(t, p.peer.qps[i])
 		if p.kind != uverbs.UD {
 			check(t, qp.Connect(remote))
 			continue
@@ -207,7 +207,7 @@ func restart(t testing.TB, players ...*player) {
 	for _, p := range players {
 		must(p.cq.Poll(make([]uverbs.WC, p.cq.Entries())))(t)
 		for i, qp := range p.qps {
-			check(t, qp.Connect(must(p.peer.qps[i].Endpoint())(t)))
+			check(t, qp.Connect(endpoint(t, p.peer.qps[i])))
 		}
 	}
 }

@@ -49,8 +49,8 @@ func (p *player) openXRC(t testing.TB) {
 func (p *player) connectXRC(t testing.TB) {
 	t.Helper()
 	for i, target := range p.xrc.qps {
-		check(t, target.Connect(must(p.peer.qps[i].Endpoint())(t)))
-		check(t, p.qps[i].Connect(must(p.peer.xrc.qps[i].Endpoint())(t)))
+		check(t, target.Connect(endpoint(t, p.peer.qps[i])))
+		check(t, p.qps[i].Connect(endpoint(t, p.peer.xrc.qps[i])))
 	}
 	p.addr, p.rkey = p.peer.mr.Addr(), p.peer.mr.RKey()
 }

@@ -38,7 +38,7 @@ func TestDeviceConnectECE(t *testing.T) {
 	if err != nil && !errors.Is(err, uverbs.ErrNotSupported) {
 		t.Fatal(err)
 	}
-	if e := must(fresh.qp.Endpoint())(t).ECE; e != offered {
+	if e := endpoint(t, fresh.qp).ECE; e != offered {
 		t.Errorf("the Endpoint offers %+v, the QP %+v", e, offered)
 	}
 	for _, e := range []end{l.a, l.b} {

@@ -67,7 +67,7 @@ func TestDevicePKeyIndex(t *testing.T) {
 // TestDeviceQueryQP checks that Query returns the attributes that Modify has set.
 func TestDeviceQueryQP(t *testing.T) {
 	l := newLoop(t, func(c *uverbs.QPConfig) { c.SignalAll = true })
-	peer := must(l.b.qp.Endpoint())(t)
+	peer := endpoint(t, l.b.qp)
 	q := l.a.qp
 	want := uverbs.QPAttr{State: uverbs.StateRTS, PathMTU: uverbs.MTU512, RQPSN: 0x123456, SQPSN: 0x654321,
 		DestQPN: peer.QPN, Access: uverbs.RemoteRead | uverbs.RemoteWrite, PKeyIndex: 0, MaxRdAtomic: 8, MaxDestRdAtomic: 4,

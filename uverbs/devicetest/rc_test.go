@@ -350,7 +350,7 @@ func (l *loop) reconnect(t *testing.T) {
 	for _, e := range []end{l.a, l.b} {
 		must(e.cq.Poll(wcs[:]))(t) // drops the completions so far
 	}
-	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	ea, eb := endpoint(t, l.a.qp), endpoint(t, l.b.qp)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
 }

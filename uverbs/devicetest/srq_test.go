@@ -22,7 +22,7 @@ func newSharedLoop(t *testing.T, cfg uverbs.SRQConfig) (*loop, *uverbs.SRQ) {
 	srq := must(l.pd.CreateSRQ(cfg))(t)
 	shared := func(c *uverbs.QPConfig) { c.SRQ = srq }
 	l.a, l.b = l.newEnd(t, shared), l.newEnd(t, shared)
-	ea, eb := must(l.a.qp.Endpoint())(t), must(l.b.qp.Endpoint())(t)
+	ea, eb := endpoint(t, l.a.qp), endpoint(t, l.b.qp)
 	check(t, l.a.qp.Connect(eb))
 	check(t, l.b.qp.Connect(ea))
 	return l, srq

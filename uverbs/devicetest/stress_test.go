@@ -273,7 +273,7 @@ func (l *loop) joined(t *testing.T, srq *uverbs.SRQ) end {
 	from := l.newEnd(t, nil)
 	check(t, from.mr.Close())
 	to := must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: l.b.cq, SRQ: srq, MaxSendWR: 1}))(t)
-	ea, eb := must(from.qp.Endpoint())(t), must(to.Endpoint())(t)
+	ea, eb := endpoint(t, from.qp), endpoint(t, to)
 	check(t, from.qp.Connect(eb))
 	check(t, to.Connect(ea))
 	return from
@@ -291,7 +291,7 @@ func TestDeviceStressUD(t *testing.T) {
 	for slot := range uint64(stressSlots) {
 		check(t, again(slotWR(b.mr, uverbs.GRHLen, slot)))
 	}
-	attr := must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)
+	attr := must(a.qp.AHAttr(endpoint(t, b.qp)))(t)
 	// The race detector does not know that a completion comes after its post.
 	ahs := make([]atomic.Pointer[uverbs.AH], posters*stressEach)
 	room := make(chan struct{}, stressSlots) // a datagram without a posted receive is lost

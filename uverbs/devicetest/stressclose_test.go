@@ -24,7 +24,7 @@ func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	l, srq := newSharedLoop(t, uverbs.SRQConfig{MaxWR: 100})
 	u := newStation(t, l.pd, uverbs.GIDEntry{}, nil)
-	to := must(u.qp.AHAttr(must(u.qp.Endpoint())(t)))(t)
+	to := must(u.qp.AHAttr(endpoint(t, u.qp)))(t)
 	return &crowd{l, srq, u, to, must(l.pd.CreateAH(to))(t)}
 }
 

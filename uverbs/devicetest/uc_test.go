@@ -97,7 +97,7 @@ func TestDeviceUCRefused(t *testing.T) {
 		t.Fatalf("READ: %d, %v", n, err)
 	}
 	cq := must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 4}))(t)
-	qp := must(l.pd.CreateQP(uverbs.QPConfig{Type: uverbs.UC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4}))(t)
+	qp := typedQP(t, l.pd, uverbs.QPConfig{Type: uverbs.UC, SendCQ: cq, MaxSendWR: 4, MaxRecvWR: 4})
 	check(t, qp.Init())
 	if err := qp.Modify(uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.MaskState); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Fatalf("RTR without a peer: %v", err)

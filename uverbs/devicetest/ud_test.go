@@ -35,7 +35,7 @@ func newStation(t testing.TB, pd *uverbs.PD, g uverbs.GIDEntry, adjust func(*uve
 	if adjust != nil {
 		adjust(&cfg)
 	}
-	s.qp = must(pd.CreateQP(cfg))(t)
+	s.qp = typedQP(t, pd, cfg)
 	s.mr = must(pd.Alloc(bufSize, allAccess))(t)
 	check(t, s.qp.Ready())
 	return s
@@ -44,7 +44,7 @@ func newStation(t testing.TB, pd *uverbs.PD, g uverbs.GIDEntry, adjust func(*uve
 // reach creates an AH for datagrams from s to the other station.
 func (s *station) reach(t testing.TB, other *station) *uverbs.AH {
 	t.Helper()
-	attr := must(s.qp.AHAttr(must(other.qp.Endpoint())(t)))(t)
+	attr := must(s.qp.AHAttr(endpoint(t, other.qp)))(t)
 	return must(s.qp.PD().CreateAH(attr))(t)
 }
 
@@ -152,7 +152,7 @@ func TestDeviceUDReply(t *testing.T) {
 			t.Fatalf("%q arrived: %+v", data, wc)
 		}
 		attr := must(b.qp.Context().AHAttrFromWC(1, &wc, grh))(t)
-		ea, eb := must(a.qp.Endpoint())(t), must(b.qp.Endpoint())(t)
+		ea, eb := endpoint(t, a.qp), endpoint(t, b.qp)
 		if attr.IsGlobal != (grhFlag(t, a) != 0) || attr.IsGlobal && attr.DGID != ea.GID || attr.DLID != ea.LID ||
 			attr.Port != 1 {
 			t.Fatalf("the sender's address is %+v, want %+v", attr, ea)
@@ -208,9 +208,9 @@ func TestDeviceUDBadRequests(t *testing.T) {
 	ah, closed := a.reach(t, b), a.reach(t, b)
 	check(t, closed.Close())
 	other := must(a.qp.Context().AllocPD())(t)
-	foreign := must(other.CreateAH(must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)))(t)
+	foreign := must(other.CreateAH(must(a.qp.AHAttr(endpoint(t, b.qp)))(t)))(t)
 	dev := openDevice(t)
-	strange := must(must(dev.AllocPD())(t).CreateAH(must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)))(t)
+	strange := must(must(dev.AllocPD())(t).CreateAH(must(a.qp.AHAttr(endpoint(t, b.qp)))(t)))(t)
 	good := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.Signaled, AH: ah, QPN: b.qp.QPN(), QKey: qkey,
 		SGL: []uverbs.SGE{a.mr.SGE(0, 8)}}
 	change := func(f func(*uverbs.SendWR)) uverbs.SendWR {
@@ -264,7 +264,7 @@ func TestDeviceUDBadRequests(t *testing.T) {
 // TestDeviceAHExplained checks the errors of CreateAH with unreachable addresses.
 func TestDeviceAHExplained(t *testing.T) {
 	a, b := pair(t, nil)
-	good := must(a.qp.AHAttr(must(b.qp.Endpoint())(t)))(t)
+	good := must(a.qp.AHAttr(endpoint(t, b.qp)))(t)
 	local6 := must(a.qp.Context().SelectGID(0, netip.MustParseAddr("fe80::1")))(t)
 	for name, c := range map[string]struct {
 		change func(*uverbs.AHAttr)

@@ -221,7 +221,7 @@ func TestDeviceCQOverrunEvent(t *testing.T) {
 	e := end{cq: small, mr: l.a.mr}
 	e.qp = must(l.pd.CreateQP(uverbs.QPConfig{
 		Type: uverbs.RC, SendCQ: small, MaxSendWR: 64, MaxRecvWR: 1, Access: uverbs.RemoteWrite}))(t)
-	check(t, e.qp.Connect(must(e.qp.Endpoint())(t)))
+	check(t, e.qp.Connect(endpoint(t, e.qp)))
 	for range small.Entries() + 2 {
 		post(t, e.qp, uverbs.SendWR{Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, SGL: []uverbs.SGE{l.a.mr.SGE(0, 8)},
 			RemoteAddr: l.a.mr.Addr(), RKey: l.a.mr.RKey()})

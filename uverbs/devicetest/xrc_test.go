@@ -55,8 +55,8 @@ func newCrossing(t testing.TB) *crossing {
 	x.initiator = must(x.from.pd.CreateQP(uverbs.QPConfig{
 		Type: uverbs.XRCSend, SendCQ: x.from.cq, MaxSendWR: 16, MaxInline: 64}))(t)
 	x.target = must(x.sides[0].domain.CreateQP(uverbs.QPConfig{Access: uverbs.RemoteWrite | uverbs.RemoteRead}))(t)
-	check(t, x.target.Connect(must(x.initiator.Endpoint())(t)))
-	check(t, x.initiator.Connect(must(x.target.Endpoint())(t)))
+	check(t, x.target.Connect(endpoint(t, x.initiator)))
+	check(t, x.initiator.Connect(endpoint(t, x.target)))
 	x.opened = must(x.sides[1].domain.OpenQP(x.target.QPN()))(t)
 	return x
 }

@@ -30,6 +30,7 @@ const (
 	RC             = "rc"
 	UC             = "uc"
 	UD             = "ud"
+	Endpoint       = "endpoint" // QPs that programs connect, not rdma_cm alone
 	SRQ            = "srq"
 	Atomics        = "atomics"
 	MW             = "mw"               // memory windows, types 1 and 2
@@ -109,6 +110,7 @@ var table = []rule{
 	{"rxe", RC, always, "since the driver exists (4.8)"},
 	{"rxe", UC, always, "since the driver exists (4.8)"},
 	{"rxe", UD, always, "since the driver exists (4.8)"},
+	{"rxe", Endpoint, always, "since the driver exists (4.8)"},
 	{"rxe", SRQ, always, "since the driver exists (4.8)"},
 	{"rxe", Atomics, always, "since the driver exists (4.8)"},
 	{"rxe", MW, version{5, 14}, "rxe_mw.c came with 5.14"},
@@ -173,7 +175,7 @@ func Lookup(kernel, device, feature string) (offered bool, why string, known boo
 		return false, fmt.Sprintf("%q is not a kernel version", kernel), false
 	}
 	driver := driverOf(device)
-	for _, r := range slices.Concat(table, memoryTable, mlx5Table) {
+	for _, r := range slices.Concat(table, memoryTable, mlx5Table, siwTable) {
 		if r.feature == feature && (r.driver == driver || driver == Memory && r.driver == "mlx5") {
 			return r.since != never && !v.before(r.since), r.why, true
 		}
@@ -232,7 +234,7 @@ func driverOf(device string) string {
 	if name, number, ok := strings.Cut(device, "_"); ok && strings.Trim(number, "0123456789") == "" {
 		return name
 	}
-	if strings.HasPrefix(device, "rxe") {
+	if strings.HasPrefix(device, "rxe") || strings.HasPrefix(device, "siw") {
 		return strings.TrimRight(device, "0123456789")
 	}
 	return device

@@ -26,7 +26,9 @@ func TestLookup(t *testing.T) {
 		{"7.2", "mlx5_0", RC, true, true},
 		{"7.2", Memory, RC, true, true},
 		{"7.2", Memory, CMServices, false, true},
-		{"7.2", "siw0", RC, false, false},
+		{"6.12", "siw0", RC, true, true},
+		{"6.12", "siw0", UD, false, true},
+		{"7.2", "hns_0", RC, false, false},
 		{"next", "rxe0", RC, false, false},
 	} {
 		offered, why, known := Lookup(c.kernel, c.device, c.feature)
@@ -38,7 +40,7 @@ func TestLookup(t *testing.T) {
 
 func TestDriverOf(t *testing.T) {
 	for device, want := range map[string]string{"rxe0": "rxe", "rxe": "rxe", "mlx5_0": "mlx5",
-		"mlx5_bond_0": "mlx5_bond_0", "mlx5": "mlx5"} {
+		"mlx5_bond_0": "mlx5_bond_0", "mlx5": "mlx5", "siw0": "siw"} {
 		if got := driverOf(device); got != want {
 			t.Errorf("driverOf(%q) = %q, want %q", device, got, want)
 		}
@@ -47,7 +49,7 @@ func TestDriverOf(t *testing.T) {
 
 func TestTableHasNoDoubles(t *testing.T) {
 	seen := make(map[[2]string]bool)
-	for _, r := range slices.Concat(table, memoryTable, mlx5Table) {
+	for _, r := range slices.Concat(table, memoryTable, mlx5Table, siwTable) {
 		key := [2]string{r.driver, r.feature}
 		if seen[key] {
 			t.Errorf("%v is a duplicate", key)

@@ -8,6 +8,7 @@ var mlx5Table = []rule{
 	{"mlx5", RC, always, "since the driver exists (3.11)"},
 	{"mlx5", UC, always, "since the driver exists (3.11)"},
 	{"mlx5", UD, always, "since the driver exists (3.11)"},
+	{"mlx5", Endpoint, always, "since the driver exists (3.11)"},
 	{"mlx5", SRQ, always, "since the driver exists (3.11)"},
 	{"mlx5", Atomics, always, "since the driver exists (3.11)"},
 	{"mlx5", MW, always, "since 4.6, which is older than the bed"},
