@@ -10,7 +10,8 @@ import (
 )
 
 // TestSIW runs the programs on siw0, a soft-iWARP device: those that need no datagrams. C's rping does not connect a QP
-// of its own on iWARP.
+// of its own on iWARP. The server of ucmatose sends first, which siw's clients do not always survive: its cases have no
+// messages.
 func TestSIW(t *testing.T) {
 	vm.SkipRepeat(t, "TestInterop/6.12, and the provider's tests in memory; the bed builds its kernel's module")
 	h := newHost(t, vm.Config{Kernel: "6.12-siw", Root: true, SIW: true}, programs(t))
@@ -22,7 +23,7 @@ func TestSIW(t *testing.T) {
 	})
 	t.Run("devinfo", h.testDevinfo)
 	t.Run("cm", func(t *testing.T) {
-		h.testCMCases(t, slices.Concat(rpingCases[:3], ucmatoseCases[:1], ucmatoseCases[3:], rdmaServerCases))
+		h.testCMCases(t, slices.Concat(rpingCases[:3], ucmatoseCases[3:4], rdmaServerCases))
 	})
 	t.Run("streams", func(t *testing.T) {
 		for _, c := range briefStreams {
