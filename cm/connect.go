@@ -99,7 +99,7 @@ func (id *ID) checkParam(op string, p **ConnParam, l dataLimits) error {
 			Detail: "on iWARP, the kernel connects the QP of the id: call CreateQP"}
 	}
 	*p = (*p).complete()
-	if n := len(id.connectData) + len((*p).PrivateData); n > maxPrivateData {
+	if n := len(id.connectData) + len((*p).PrivateData); n > maxPrivateData || id.dev.rnic && n > maxRNICData {
 		return id.tooMuchData(op, n, id.dataLimit(l))
 	}
 	if datagrams {
@@ -171,8 +171,12 @@ var (
 	rejectLimits  = dataLimits{148, 136}
 )
 
-// maxPrivateData is the room for private data in commands and events.
-const maxPrivateData = 0xff
+// maxPrivateData is the room for private data in commands and events. On iWARP, four bytes of it are the kernel's,
+// which counts both in one byte and does not refuse more.
+const (
+	maxPrivateData = 0xff
+	maxRNICData    = maxPrivateData - 4
+)
 
 // ipHeader is the size of the header with IP addresses in a request.
 const ipHeader = 36
@@ -181,8 +185,8 @@ const ipHeader = 36
 func (id *ID) dataLimit(l dataLimits) int {
 	n := l.connected
 	switch {
-	case id.dev != nil && id.dev.rnic: // MPA has more room than the commands, and rdma_cm adds no header
-		return maxPrivateData
+	case id.dev != nil && id.dev.rnic:
+		return maxRNICData
 	case id.qpType == uverbs.UD:
 		n = l.ud
 	}
@@ -218,7 +222,7 @@ func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) e
 }
 
 // Reject rejects a connection request or the reply to one: rdma_reject(3). The peer
-// receives privateData, at most 148 bytes, 136 for UD, 255 on iWARP. Close the id afterwards.
+// receives privateData, at most 148 bytes, 136 for UD, 251 on iWARP. Close the id afterwards.
 // Reject returns [ErrPrivateData] if privateData is longer, [uverbs.ErrInvalid] if
 // there is nothing to reject, and [uverbs.ErrClosed] after Close.
 func (id *ID) Reject(privateData []byte) error { return id.reject(privateData, 0) }
@@ -237,7 +241,7 @@ func (id *ID) reject(data []byte, reason uint8) error {
 		return closed(op, id.describe())
 	}
 	limit := id.dataLimit(rejectLimits)
-	if len(data) > maxPrivateData {
+	if len(data) > maxPrivateData || len(data) > limit && limit == maxRNICData {
 		return id.tooMuchData(op, len(data), limit)
 	}
 	err := id.node.file.Reject(id.kernelID, reason, data)

@@ -58,10 +58,14 @@
 //
 //   - The server must not send, write or read before the client has: a message that follows the reply of the kernel at
 //     once may end the client's Connect with EINVAL.
+//   - The kernel connects by TCP while [ID.Connect] waits. If the peer does not reply, this lasts until the kernel
+//     gives up (tcp_syn_retries: about two minutes), and the end of a context does not shorten it.
 //   - A WRITE or a send has completed when it was sent. What the peer refuses ends the connection, also a message for
 //     which it has no receive.
 //   - Only QPs of ids are connected: [ConnParam].QPN without a QP is [uverbs.ErrNotSupported].
 //   - The QP has no address vector: QPConfig.Path and Options.TOS have no effect, and there are no paths.
+//   - Soft-iWARP does not serve IPv4 for a listener on all addresses of both families, as of Listen(":7471"): listen on
+//     0.0.0.0, or on an address.
 //   - [EventTimewaitExit] does not follow, and either end may be the first to be notified that the connection is
 //     established.
 //

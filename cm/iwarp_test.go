@@ -40,9 +40,9 @@ func TestIWARPExternalQP(t *testing.T) {
 	check(t, s.ResolveRoute(ctx, 0))
 	is(t, "Connect", s.ID.Connect(&ConnParam{QPN: 7}), uverbs.ErrNotSupported)
 	check(t, s.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1}))
-	err := s.ID.Connect(&ConnParam{PrivateData: make([]byte, maxPrivateData+1)})
+	err := s.ID.Connect(&ConnParam{PrivateData: make([]byte, maxRNICData+1)})
 	is(t, "Connect", err, ErrPrivateData)
-	if !strings.Contains(err.Error(), "room for 255") {
+	if !strings.Contains(err.Error(), "room for 251") {
 		t.Errorf("the error does not say the limit of iWARP: %v", err)
 	}
 }

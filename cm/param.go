@@ -11,7 +11,7 @@ import (
 // number to 0, use [NoReads] or [NoRetry].
 type ConnParam struct {
 	// PrivateData is sent to the peer with the request or the reply: at most 56
-	// bytes to connect and 196 to accept, for datagrams 180 and 136, on iWARP 255. Between
+	// bytes to connect and 196 to accept, for datagrams 180 and 136, on iWARP 251. Between
 	// addresses of the InfiniBand family, a request has room for 36 more bytes.
 	// Linux sets the first of those to 0 and parses the IP version in the second. It
 	// rejects a request in which this byte is 0x4_ or 0x6_.

@@ -144,6 +144,9 @@ func (id *ID) resolveAddr(src, dst []byte, own, peer netip.AddrPort, timeout tim
 		return id.wrap(op, name, err, "no route to it: check the routing table and that the interface is up")
 	case errors.Is(err, unix.ENODEV) && !own.IsValid():
 		return id.wrap(op, name, err, "no RDMA device leads there: see `rdma link`")
+	case errors.Is(err, unix.EINVAL) && peer.Addr().IsLoopback(): // on iWARP
+		return &Error{Op: op, Object: name, Kind: uverbs.ErrNoDevice, Errno: unix.EINVAL,
+			Detail: "no RDMA device leads to a loopback address: see `rdma link`"}
 	case errors.Is(err, unix.EPROTONOSUPPORT):
 		return id.wrap(op, name, err,
 			"the service's number is not of the id's port space: it begins with that, shifted by 16")

@@ -39,6 +39,9 @@ func walk(t *testing.T, ip netip.Addr) {
 		t.Errorf("%+v", e)
 	}
 	gid := gidOf(t, client.Verbs(), ip)
+	if rnic() {
+		gid = uverbs.GID{}
+	}
 	if client.LocalAddr().Addr() != ip || client.RemoteAddr() != to || client.LocalGID() != gid ||
 		client.RemoteGID() != gid || client.Verbs() != server.Verbs() || client.PD() != server.PD() {
 		t.Errorf("resolved: %v to %v, %v to %v",
@@ -56,8 +59,11 @@ func walk(t *testing.T, ip netip.Addr) {
 	// The peer sees depth and resources exchanged.
 	want := cm.ConnParam{ResponderResources: 2, InitiatorDepth: 3, RetryCount: 5, RNRRetryCount: 6, FlowControl: true,
 		QPN: client.QP().QPN()}
+	if rnic() { // MPA carries none of these
+		want = cm.ConnParam{ResponderResources: 2, InitiatorDepth: 3}
+	}
 	got := e.Conn
-	if e.Listener != server || string(e.PrivateData[:8]) != "question" || len(e.PrivateData) != 56 {
+	if e.Listener != server || string(e.PrivateData[:8]) != "question" || !rnic() && len(e.PrivateData) != connectMax {
 		t.Errorf("request of %p with %q", e.Listener, e.PrivateData)
 	}
 	if got.ResponderResources != want.ResponderResources || got.InitiatorDepth != want.InitiatorDepth ||
@@ -74,8 +80,13 @@ func walk(t *testing.T, ip netip.Addr) {
 	check(t, child.Accept(&cm.ConnParam{PrivateData: []byte("accept"), ResponderResources: 2, InitiatorDepth: 1,
 		RNRRetryCount: 4}))
 	e = k.established(t, client, child)
-	if got := e.Conn; string(e.PrivateData[:6]) != "accept" || len(e.PrivateData) != 196 || got.QPN != child.QP().QPN() ||
-		got.ResponderResources != 1 || got.InitiatorDepth != 2 || got.RNRRetryCount != 4 {
+	want = cm.ConnParam{QPN: child.QP().QPN(), ResponderResources: 1, InitiatorDepth: 2, RNRRetryCount: 4}
+	if rnic() { // siw exchanges both
+		want = cm.ConnParam{ResponderResources: 2, InitiatorDepth: 1}
+	}
+	if got := e.Conn; string(e.PrivateData[:6]) != "accept" || !rnic() && len(e.PrivateData) != acceptMax ||
+		got.QPN != want.QPN || got.ResponderResources != want.ResponderResources ||
+		got.InitiatorDepth != want.InitiatorDepth || got.RNRRetryCount != want.RNRRetryCount {
 		t.Errorf("acceptance %+v with %d bytes: %.6q", got, len(e.PrivateData), e.PrivateData)
 	}
 	if a, b := rdAtomic(t, client), rdAtomic(t, child); a != [2]uint8{2, 1} || b != [2]uint8{1, 2} {
@@ -93,6 +104,9 @@ func rdAtomic(t *testing.T, i *cm.ID) [2]uint8 {
 	if a.State != uverbs.StateRTS {
 		t.Errorf("the QP is in %v", a.State)
 	}
+	if rnic() { // siw exchanges both
+		return [2]uint8{a.MaxDestRdAtomic, a.MaxRdAtomic}
+	}
 	return [2]uint8{a.MaxRdAtomic, a.MaxDestRdAtomic}
 }
 
@@ -106,6 +120,10 @@ func ending(t *testing.T, k talk, client, child *cm.ID) {
 	check(t, client.Disconnect())
 	if _, err := client.RecvComp(k.ctx); !errors.Is(err, uverbs.WCWRFlushErr) {
 		t.Errorf("the receive in the disconnected QP: %v", err)
+	}
+	if rnic() {
+		endingRNIC(t, k, client, child)
+		return
 	}
 	k.disconnected(t, child)
 	check(t, child.Disconnect()) // replies: without it the peer waits for a minute
@@ -124,6 +142,20 @@ func ending(t *testing.T, k talk, client, child *cm.ID) {
 		}
 		delete(left, e.ID)
 	}
+}
+
+// endingRNIC checks what follows Disconnect on iWARP: both ends are notified in any order, and no more.
+func endingRNIC(t *testing.T, k talk, client, child *cm.ID) {
+	t.Helper()
+	first := k.next(t, cm.EventDisconnected, nil).ID
+	second := k.next(t, cm.EventDisconnected, nil).ID
+	if first == second || first != client && first != child || second != client && second != child {
+		t.Errorf("events of %p and %p, want %p and %p", first, second, client, child)
+	}
+	if _, err := child.RecvComp(k.ctx); !errors.Is(err, uverbs.WCWRFlushErr) {
+		t.Errorf("the receive in the other QP: %v", err)
+	}
+	check(t, client.Disconnect())
 }
 
 // disconnected reads the event that a connection has ended.

@@ -130,7 +130,11 @@ func TestDeviceBrokenDevice(t *testing.T) {
 		t.Errorf("the list has %d devices", len(all))
 	}
 	check(t, list.Close())
-	l := listenAt(t, ":0", nil)
+	host := ""
+	if rnic() { // see TestDeviceAnyAddress
+		host = deviceIP
+	}
+	l := listenAt(t, host+":0", nil)
 	ctx := limit(t)
 	accepted := async(func() (*cm.Conn, error) { return l.Accept(ctx) })
 	c := must(cm.Dial(ctx, at(deviceIP, l.Addr().Port()).String(), nil))(t)

@@ -102,6 +102,9 @@ func TestDevicePortSpaceIB(t *testing.T) {
 	k.established(t, client, child)
 	carries(t, client, child, "any service")
 
+	if rnic() {
+		return // it has no datagrams
+	}
 	ud := must(k.CreateIDFor(cm.PSIB, uverbs.UD))(t)
 	closing(t, ud)
 	check(t, ud.Bind(at(deviceIP, 0)))

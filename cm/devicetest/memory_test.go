@@ -64,7 +64,7 @@ func TestDeviceCloseMRUnderRecv(t *testing.T) {
 			if wc, err := child.RecvComp(k.ctx); err == nil || errors.Is(err, uverbs.WCWRFlushErr) || wc.WRID != 1 {
 				t.Errorf("the receive: %+v, %v", wc, err)
 			}
-			if wc, err := client.SendComp(k.ctx); err == nil || wc.WRID != 2 {
+			if wc, err := client.SendComp(k.ctx); err == nil != rnic() || wc.WRID != 2 { // iWARP: when it was sent
 				t.Errorf("the send: %+v, %v", wc, err)
 			}
 			check(t, late.Close())

@@ -25,6 +25,10 @@ func TestSoak(t *testing.T) {
 		g := vm.Start(t, vm.Config{Kernel: "6.12", RXE: true, Root: true, CPUs: 2, Share: dir})
 		test(t, g, "-device", "rxe0", "-address", "10.9.0.1", "-disturb")
 	})
+	t.Run("siw0", func(t *testing.T) {
+		g := vm.Start(t, vm.Config{Kernel: "6.12-siw", SIW: true, Root: true, CPUs: 2, Share: dir})
+		test(t, g, "-device", "siw0", "-address", "10.9.0.1")
+	})
 	for link, layer := range map[string]connectx.LinkLayer{"roce": connectx.Ethernet, "ib": connectx.InfiniBand} {
 		t.Run("mlx5_0/"+link, func(t *testing.T) {
 			w := world.StartTest(t, world.Config{LinkLayer: layer, Devices: 2,

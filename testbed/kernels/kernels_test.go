@@ -154,6 +154,20 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestSIW runs the device tests of uverbs and cm on siw. Those of programs, of services and of the provider are in
+// testbed/interop.
+func TestSIW(t *testing.T) {
+	vm.SkipRepeat(t, "6.12/amd64 on rxe; the bed builds the kernel's module")
+	g := vm.Start(t, vm.Config{Kernel: "6.12-siw", SIW: true, Root: true, CPUs: 2})
+	for _, pkg := range []string{"uverbs/devicetest", "cm/devicetest"} {
+		t.Run(pkg, func(t *testing.T) {
+			vm.RunTests(t, g, vm.BuildTest(t, "github.com/goverbs/goverbs/"+pkg, "device", ""), vm.TestOptions{
+				Timeout: patience, Args: []string{"-test.run=^TestDevice", "-test.skip=" + many},
+				Env: []string{"GOVERBS_DEVICE=siw0", "GOVERBS_KERNEL=6.12"}})
+		})
+	}
+}
+
 // test runs a package's tests.
 func (p *place) test(t *testing.T, g *vm.Guest, pkg, binary string) {
 	run := func(t *testing.T, run, skip string) {

@@ -208,6 +208,9 @@ func (s *scene) await(t *testing.T, want uverbs.EventType, right func(*scene, uv
 // TestDeviceEvents provokes each asynchronous event and checks the result against the list of
 // package features, in both directions.
 func TestDeviceEvents(t *testing.T) {
+	if !inMemory() {
+		needEndpoints(t, openDevice(t))
+	}
 	kernel, device, ok := features.Here()
 	for typ := uverbs.EventCQErr; typ <= uverbs.EventSpeedChange; typ++ {
 		t.Run(typ.String(), func(t *testing.T) {

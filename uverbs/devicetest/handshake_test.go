@@ -40,7 +40,9 @@ func testHandshake(t *testing.T, adjust func(*uverbs.QPConfig)) {
 // TestDeviceEveryGID connects with every RoCE v2 address of the port, IPv4 and IPv6.
 func TestDeviceEveryGID(t *testing.T) {
 	families := make(map[bool]int)
-	for _, g := range must(openDevice(t).GIDs(1))(t) {
+	dev := openDevice(t)
+	needEndpoints(t, dev)
+	for _, g := range must(dev.GIDs(1))(t) {
 		if g.Type != uverbs.GIDTypeRoCEv2 {
 			continue
 		}

@@ -49,6 +49,14 @@ func skipType(t testing.TB, kind uverbs.QPType, err error) {
 	}
 }
 
+// needEndpoints skips the test if programs cannot connect the device's QPs.
+func needEndpoints(t testing.TB, dev *uverbs.Context) {
+	t.Helper()
+	if rnic(dev) {
+		features.Missing(t, features.Endpoint, errors.New("the device is one of iWARP"))
+	}
+}
+
 // endpoint returns the Endpoint of a QP. It skips the test if programs cannot connect the device's QPs.
 func endpoint(t testing.TB, qp *uverbs.QP) uverbs.Endpoint {
 	t.Helper()
@@ -94,6 +102,7 @@ const allAccess = uverbs.LocalWrite | uverbs.RemoteWrite | uverbs.RemoteRead | u
 
 func (l *loop) newEnd(t testing.TB, adjust func(*uverbs.QPConfig)) end {
 	t.Helper()
+	needEndpoints(t, l.dev)
 	var e end
 	e.cq = must(l.dev.CreateCQ(uverbs.CQConfig{Entries: 256}))(t)
 	cfg := uverbs.QPConfig{Type: uverbs.RC, SendCQ: e.cq, MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4,

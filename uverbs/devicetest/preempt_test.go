@@ -17,7 +17,9 @@ import (
 // calls must not be interrupted. Goroutines are then preempted only where functions check for it.
 func TestDeviceLoopsArePreempted(t *testing.T) {
 	const off = "asyncpreemptoff=1"
-	deviceName(t)
+	if deviceName(t); !inMemory() {
+		needEndpoints(t, openDevice(t))
+	}
 	if !strings.Contains(os.Getenv("GODEBUG"), off) {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), "GODEBUG="+off)

@@ -14,7 +14,7 @@ var siwTable = []rule{
 	{"siw", DCStreamReset, never, "dynamically connected transport is mlx5's"},
 	{"siw", OutOfOrder, never, "out-of-order QPs are mlx5's"},
 	{"siw", SRQ, always, "since the driver exists (5.3)"},
-	{"siw", SRQResize, always, "since the driver exists (5.3)"},
+	{"siw", SRQResize, never, "siw cannot resize an SRQ"},
 	{"siw", SRQFirstLimit, always, "since the driver exists (5.3)"},
 	{"siw", Atomics, never, "siw has no atomics"},
 	{"siw", AtomicRecovery, never, "siw has no atomics"},
