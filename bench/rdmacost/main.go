@@ -9,13 +9,14 @@
 //	rdmacost -addr 10.9.0.1 -tail 2000 -gogc 100 -polling 1ms
 //	rdmacost -addr 10.9.0.1 -idle 10000 -level rdma -depth 4 -eager 256 -shared 4096
 //
-// Each figure is the median of several rounds, for one operation: rdma's, cm's and their ratio. With -level, only that
-// level is measured; rsocket and tcp are the same work on package rsocket, and on TCP with package net; sealed is rdma
-// with Options.Seal, beside TLS on package rsocket; calls are messages of several lengths and their replies of 64 bytes,
-// by Send and Recv, by Call, by Call with a Handler, and by CallBuffer from the program's memory. With -tail, figures are
-// quantiles of the times of single operations of one level, in microseconds, of small messages also beside a goroutine
-// that churns the heap. With -idle, one level is measured beside idle connections, whose clients are in another process:
-// what the process uses while nothing happens, and then small messages of one connection.
+// Each figure is the median of several rounds, for one operation: rdma's, cm's and their ratio. With -level, only
+// that level is measured; rsocket and tcp are the same work on package rsocket, and on TCP with package net; sealed
+// is rdma with Options.Seal, beside TLS on package rsocket; calls are messages of several lengths and their replies
+// of 64 bytes, by Send and Recv, by Call, by Call with a Handler, and by CallBuffer from the program's memory. With
+// -tail, figures are quantiles of the times of single operations of one level, in microseconds, of small messages
+// also beside a goroutine that churns the heap. With -idle, one level is measured beside idle connections, whose
+// clients are in another process: what the process uses while nothing happens, and then small messages of one
+// connection.
 package main
 
 import (
@@ -39,7 +40,7 @@ var (
 )
 
 func main() {
-	level := flag.String("level", "", "measure one alone: rdma, cm, rsocket, tcp, sealed or calls (default rdma, with -tail)")
+	level := flag.String("level", "", "measure one: rdma, cm, rsocket, tcp, sealed or calls (default rdma, with -tail)")
 	measure.Main("rdmacost", func(addr string, tails bool) ([]*measure.Level, error) {
 		// A clock that counts instructions leaps while the machine idles, so there are no deadlines.
 		return open(context.Background(), addr, *level, tails)
