@@ -1,6 +1,6 @@
 // Waits measures a WRITE and the wait for its completion, while other queues have
 // waits too, and no completions. Each idle queue is a CQ with a goroutine that waits
-// for it. From the 64th on, they share completion channels.
+// for it. Beyond a quarter of the descriptors that the process may open, they share completion channels.
 //
 //	waits -d rxe0 -idle 10000 -n 500
 //
