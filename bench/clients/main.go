@@ -10,10 +10,10 @@
 //
 // Costs are CPU time of the two processes: instructions if the clock counts them (QEMU's -icount), and nanoseconds
 // otherwise. The time of the kernel's threads, which exchange messages to connect, is not in them. connect is for each
-// of the first and of the last 100 clients, with a call, and connect.slower the ratio of their times. call is the
-// median of several rounds, of a client beside the others, and of one alone with a server of its own. Memory is in
-// bytes for each client after the first one: what the server's devices access, which is locked, what is resident, the
-// same of the clients' process, and by how much less the machine has available, with the kernel's memory of both.
+// of the first and of the last 100 clients, with a call. call is the median of several rounds, of a client beside the
+// others, and of one alone with a server of its own. Memory is in bytes for each client after the first one: what the
+// server's devices access, which is locked, what is resident, the same of the clients' process, and by how much less
+// the machine has available, with the kernel's memory of both.
 package main
 
 import (

@@ -71,7 +71,7 @@ func TestProcesses(t *testing.T) {
 		names = append(names, name)
 	}
 	want := strings.Fields("server.pinned server.rss clients.pinned clients.rss machine" +
-		" connect.first connect.last connect.slower call.alone call.beside")
+		" connect.first connect.last call.alone call.beside")
 	if !slices.Equal(names, want) {
 		t.Errorf("the output is\n%s", &out)
 	}

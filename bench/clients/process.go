@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,7 +129,7 @@ func measureParts(w io.Writer, addr string, n int, args []string) error {
 	var all [2][]float64
 	for range rounds {
 		for i, p := range []*pair{alone, p} {
-			c, _, err := p.cost("call", calls)
+			c, err := p.cost("call", calls)
 			if err != nil {
 				return err
 			}
@@ -148,9 +147,9 @@ func (p *pair) connectAll(w io.Writer, n int) error {
 	if err != nil {
 		return err
 	}
-	var costs, times [3]float64 // of the first clients, of most, and of the last
+	var costs [3]float64 // of the first clients, of most, and of the last
 	for i, count := range []int{step, n - 2*step - 1, step} {
-		if costs[i], times[i], err = p.cost("connect", count); err != nil {
+		if costs[i], err = p.cost("connect", count); err != nil {
 			return err
 		}
 	}
@@ -159,21 +158,19 @@ func (p *pair) connectAll(w io.Writer, n int) error {
 		return err
 	}
 	after.print(w, before, float64(n-1))
-	_, err = fmt.Fprintf(w, "connect.first %.0f\nconnect.last %.0f\nconnect.slower %.3f\n", costs[0], costs[2],
-		times[2]/times[0])
+	_, err = fmt.Fprintf(w, "connect.first %.0f\nconnect.last %.0f\n", costs[0], costs[2])
 	return err
 }
 
-// cost has the clients do something n times. It returns the CPU time of each, and the time in microseconds.
-func (p *pair) cost(word string, n int) (cost, us float64, err error) {
+// cost has the clients do something n times, and returns the CPU time of each.
+func (p *pair) cost(word string, n int) (cost float64, err error) {
 	var before, after int64
-	began := time.Now()
 	if before, err = p.cpu(); err == nil {
 		if err = p.clients.ask(word, n); err == nil {
 			after, err = p.cpu()
 		}
 	}
-	return float64(after-before) / float64(n), float64(time.Since(began).Microseconds()) / float64(n), err
+	return float64(after-before) / float64(n), err
 }
 
 func (p *pair) cpu() (int64, error) {
