@@ -117,8 +117,9 @@ func TestTLSHostile(t *testing.T) {
 		"empty": {func(h *hostile) bool {
 			return h.send(kindMessage, 0, 0, nil) && h.send(kindMessage, 0, 0, []byte("GET / HTTP/1.1\r\n"))
 		}, ErrUnauthenticated},
-		"reply": {func(h *hostile) bool { return h.send(kindReply, 0, 0, nil) }, ErrProtocol},
-		"write": {func(h *hostile) bool { return h.post(uverbs.OpWriteImm, 7, nil) }, ErrProtocol},
+		"reply":   {func(h *hostile) bool { return h.send(kindReply, 0, 0, nil) }, ErrProtocol},
+		"trailer": {func(h *hostile) bool { return h.send(kindReplyTrailer, 0, 0, trailed("yes")) }, ErrProtocol},
+		"write":   {func(h *hostile) bool { return h.post(uverbs.OpWriteImm, 7, nil) }, ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := hostileNetwork(t)
