@@ -206,6 +206,7 @@ func (c *Conn) await(ctx context.Context, k *call) (Message, error) {
 		}
 		err := c.usable()
 		if err != nil && (c.closing || c.err != nil || !k.replied) { // the peer waits until a reply has been read
+			k.into = nil // Close may still handle a reply
 			return Message{}, err
 		}
 		need := needOwn

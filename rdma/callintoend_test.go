@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -113,5 +114,40 @@ func TestCallIntoBroken(t *testing.T) {
 			}
 			r.cancel()
 		})
+	}
+}
+
+// TestCallIntoClosed has the reply to a call offered when the call has returned because of Close, which waits for
+// another message: it is not read into the region.
+func TestCallIntoClosed(t *testing.T) {
+	c, h := hostilePair(t, nil, honestHello())
+	if err := c.Send(h.ctx, make([]byte, 5000)); err != nil { // which the peer does not read
+		t.Fatal(err)
+	}
+	region := NewRegion(1 << 16)
+	b, err := c.BufferOf(region, 0, 1<<16)
+	good(t, b, err)
+	called, closed := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := c.CallInto(h.ctx, []byte("call"), b); called <- err }()
+	for k := kindCredits; k.base() != kindCall; {
+		k, _, _ = h.recv()
+	}
+	go func() { closed <- c.Close() }()
+	if err := <-called; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("CallInto returns %v", err)
+	}
+	copy(h.mr.Bytes(), bytes.Repeat([]byte("y"), 4096))
+	h.offer(offer{kind: kindReply, key: h.mr.RKey(), addr: h.mr.Addr(), length: 4096}, 0)
+	eventually(t, h.ctx, c, "the reply is handled", func() bool {
+		k := c.calls.all[0]
+		return k.replied && (k.m.large == nil || !k.m.large.reading)
+	})
+	if bytes.Contains(region.Bytes(), []byte("y")) {
+		t.Error("the reply is in the region")
+	}
+	h.send(kindTaken, 0, 0, nil)
+	mayLose(t, <-closed)
+	if err := region.Close(); err != nil {
+		t.Error(err)
 	}
 }

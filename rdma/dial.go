@@ -106,7 +106,7 @@ func (c *Conn) prepare(qp *uverbs.QPConfig) error {
 // setUp posts the receives.
 func (c *Conn) setUp() error {
 	c.qp = c.cm.QP()
-	c.inline, c.fences = c.qp.Cap().MaxInline, c.fencesBinds()
+	c.inline, c.fences, c.binds = c.qp.Cap().MaxInline, c.fencesBinds(), c.bindsReadOnly()
 	c.initSends() // the device may have room for more, but the completion queue has not
 	if c.shared != nil {
 		c.shared.add(c)

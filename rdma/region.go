@@ -384,7 +384,7 @@ func (c *Conn) share(ctx context.Context, r *Region, off, n int, rights Rights) 
 		return nil, fmt.Errorf("%w: the rights are %v: combine CanRead, CanWrite and CanAtomic", uverbs.ErrInvalid, rights)
 	case r.readOnly && rights != CanRead:
 		return nil, fmt.Errorf("%w: the rights are %v", ErrReadOnly, rights)
-	case r.readOnly && !c.bindsReadOnly():
+	case r.readOnly && !c.binds:
 		return nil, fmt.Errorf("%w: %v binds no memory window to memory that cannot be written to: use RegionOf, or "+
 			"send the memory", uverbs.ErrNotSupported, c.qp.Context().Device().Name)
 	}

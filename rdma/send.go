@@ -126,7 +126,7 @@ func (c *Conn) tooLong(n int) error {
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t []byte) error {
-	if b.received() || c.seal != nil || b.m != nil && b.m.readOnly && !c.bindsReadOnly() && b.Len() > c.remote.eager {
+	if b.received() || c.seal != nil {
 		return c.forward(ctx, k, number, b, t)
 	}
 	if err := c.hold("SendBuffer", b); err != nil {
@@ -138,12 +138,13 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 		return c.tooLong(n)
 	}
 	var err error
+	copies := b.m.readOnly && n > c.remote.eager && !c.binds
 	switch {
-	case len(t) == 0 || n+len(t) > c.remote.eager:
+	case !copies && (len(t) == 0 || n+len(t) > c.remote.eager):
 		err = c.sendMemory(ctx, k, number, b.m, n, t)
 	case b.m.bytes == nil && n > 0: // there is nothing to copy
 		err = c.offer(ctx, k, number, b.m, n, t)
-	default: // the trailer has to be behind the bytes
+	default: // no window for them is possible, or the trailer has to be behind the bytes
 		defer b.m.drop()
 		return c.forward(ctx, k, number, b, t)
 	}

@@ -95,6 +95,7 @@ type sendQueue struct {
 	signalEach uint64    // requests
 	probed     uint64    // number of the request after the last one of the keepalive
 	fences     bool      // see fencesBinds
+	binds      bool      // see bindsReadOnly
 }
 
 // A request is one in the send queue. Its number is its WRID.
