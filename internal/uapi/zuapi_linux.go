@@ -4102,3 +4102,137 @@ type SiwCqCtrl struct {
 	Flags uint32
 	Pad   uint32
 }
+
+// Macros (rdma/irdma-abi.h).
+const (
+	IRDMA_ABI_VER = 5
+)
+
+// Constants of enum irdma_memreg_type (rdma/irdma-abi.h).
+const (
+	IRDMA_MEMREG_TYPE_MEM = 0
+	IRDMA_MEMREG_TYPE_QP  = 1
+	IRDMA_MEMREG_TYPE_CQ  = 2
+)
+
+// Constants of an unnamed enum (rdma/irdma-abi.h).
+const (
+	IRDMA_ALLOC_UCTX_USE_RAW_ATTR   = 0x1
+	IRDMA_ALLOC_UCTX_MIN_HW_WQ_SIZE = 0x2
+)
+
+// IrdmaAllocUcontextReq is struct irdma_alloc_ucontext_req (rdma/irdma-abi.h).
+type IrdmaAllocUcontextReq struct {
+	_            structs.HostLayout
+	Rsvd32       uint32
+	UserspaceVer uint8
+	Rsvd8        [3]byte
+	CompMask     uint64
+}
+
+// IrdmaAllocUcontextResp is struct irdma_alloc_ucontext_resp (rdma/irdma-abi.h).
+type IrdmaAllocUcontextResp struct {
+	_              structs.HostLayout
+	MaxPds         uint32
+	MaxQps         uint32
+	WqSize         uint32
+	KernelVer      uint8
+	Rsvd           [3]byte
+	FeatureFlags   uint64
+	DbMmapKey      uint64
+	MaxHwWqFrags   uint32
+	MaxHwReadSges  uint32
+	MaxHwInline    uint32
+	MaxHwRqQuanta  uint32
+	MaxHwWqQuanta  uint32
+	MinHwCqSize    uint32
+	MaxHwCqSize    uint32
+	MaxHwSqChunk   uint16
+	HwRev          uint8
+	Rsvd2          uint8
+	CompMask       uint64
+	MinHwWqSize    uint16
+	Revd3          [2]byte
+	MaxHwSrqQuanta uint32
+}
+
+// IrdmaAllocPdResp is struct irdma_alloc_pd_resp (rdma/irdma-abi.h).
+type IrdmaAllocPdResp struct {
+	_    structs.HostLayout
+	PdId uint32
+	Rsvd [4]byte
+}
+
+// IrdmaMemRegReq is struct irdma_mem_reg_req (rdma/irdma-abi.h).
+type IrdmaMemRegReq struct {
+	_       structs.HostLayout
+	RegType uint16
+	CqPages uint16
+	RqPages uint16
+	SqPages uint16
+}
+
+// IrdmaCreateCqReq is struct irdma_create_cq_req (rdma/irdma-abi.h).
+type IrdmaCreateCqReq struct {
+	_              structs.HostLayout
+	UserCqBuf      uint64
+	UserShadowArea uint64
+}
+
+// IrdmaCreateCqResp is struct irdma_create_cq_resp (rdma/irdma-abi.h).
+type IrdmaCreateCqResp struct {
+	_      structs.HostLayout
+	CqId   uint32
+	CqSize uint32
+}
+
+// IrdmaResizeCqReq is struct irdma_resize_cq_req (rdma/irdma-abi.h).
+type IrdmaResizeCqReq struct {
+	_            structs.HostLayout
+	UserCqBuffer uint64
+}
+
+// IrdmaCreateQpReq is struct irdma_create_qp_req (rdma/irdma-abi.h).
+type IrdmaCreateQpReq struct {
+	_            structs.HostLayout
+	UserWqeBufs  uint64
+	UserComplCtx uint64
+}
+
+// IrdmaCreateQpResp is struct irdma_create_qp_resp (rdma/irdma-abi.h).
+type IrdmaCreateQpResp struct {
+	_            structs.HostLayout
+	QpId         uint32
+	ActualSqSize uint32
+	ActualRqSize uint32
+	IrdmaDrvOpt  uint32
+	PushIdx      uint16
+	Lsmm         uint8
+	Rsvd         uint8
+	QpCaps       uint32
+}
+
+// IrdmaModifyQpReq is struct irdma_modify_qp_req (rdma/irdma-abi.h).
+type IrdmaModifyQpReq struct {
+	_       structs.HostLayout
+	SqFlush uint8
+	RqFlush uint8
+	Rsvd    [6]byte
+}
+
+// IrdmaModifyQpResp is struct irdma_modify_qp_resp (rdma/irdma-abi.h).
+type IrdmaModifyQpResp struct {
+	_              structs.HostLayout
+	PushWqeMmapKey uint64
+	PushDbMmapKey  uint64
+	PushOffset     uint16
+	PushValid      uint8
+	Rsvd           [5]byte
+}
+
+// IrdmaCreateAhResp is struct irdma_create_ah_resp (rdma/irdma-abi.h).
+type IrdmaCreateAhResp struct {
+	_    structs.HostLayout
+	AhId uint32
+	Rsvd [4]byte
+}

@@ -250,6 +250,18 @@ var goStructs = map[string]any{
 	"SiwSqe":                          SiwSqe{},
 	"SiwRqe":                          SiwRqe{},
 	"SiwCqCtrl":                       SiwCqCtrl{},
+	"IrdmaAllocUcontextReq":           IrdmaAllocUcontextReq{},
+	"IrdmaAllocUcontextResp":          IrdmaAllocUcontextResp{},
+	"IrdmaAllocPdResp":                IrdmaAllocPdResp{},
+	"IrdmaMemRegReq":                  IrdmaMemRegReq{},
+	"IrdmaCreateCqReq":                IrdmaCreateCqReq{},
+	"IrdmaCreateCqResp":               IrdmaCreateCqResp{},
+	"IrdmaResizeCqReq":                IrdmaResizeCqReq{},
+	"IrdmaCreateQpReq":                IrdmaCreateQpReq{},
+	"IrdmaCreateQpResp":               IrdmaCreateQpResp{},
+	"IrdmaModifyQpReq":                IrdmaModifyQpReq{},
+	"IrdmaModifyQpResp":               IrdmaModifyQpResp{},
+	"IrdmaCreateAhResp":               IrdmaCreateAhResp{},
 }
 
 // goConsts holds the value of every generated constant.
@@ -1148,4 +1160,10 @@ var goConsts = map[string]uint64{
 	"SIW_WC_REM_INV_REQ_ERR":                             SIW_WC_REM_INV_REQ_ERR,
 	"SIW_WC_GENERAL_ERR":                                 SIW_WC_GENERAL_ERR,
 	"SIW_NUM_WC_STATUS":                                  SIW_NUM_WC_STATUS,
+	"IRDMA_ABI_VER":                                      IRDMA_ABI_VER,
+	"IRDMA_MEMREG_TYPE_MEM":                              IRDMA_MEMREG_TYPE_MEM,
+	"IRDMA_MEMREG_TYPE_QP":                               IRDMA_MEMREG_TYPE_QP,
+	"IRDMA_MEMREG_TYPE_CQ":                               IRDMA_MEMREG_TYPE_CQ,
+	"IRDMA_ALLOC_UCTX_USE_RAW_ATTR":                      IRDMA_ALLOC_UCTX_USE_RAW_ATTR,
+	"IRDMA_ALLOC_UCTX_MIN_HW_WQ_SIZE":                    IRDMA_ALLOC_UCTX_MIN_HW_WQ_SIZE,
 }
