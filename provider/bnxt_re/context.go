@@ -36,7 +36,7 @@ type deviceContext struct {
 	bell     doorbell
 	shared   *provider.Mapping // a page in which the kernel stores the numbers of AHs
 	ahs      sync.Mutex        // of its contents
-	qps      table
+	qps      provider.Table[qp]
 }
 
 // Open tells the kernel that this package supports sizes that are no powers of two, and requests of different sizes.

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/provider"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -24,4 +25,4 @@ func limit(op, field string, asked, most int) error {
 // errQPs is returned by a create when no handle is left by which completions can name the QP.
 var errQPs error = &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.ENOMEM,
 	Detail: fmt.Sprintf("the Context has %d QPs, which is the limit of this library: close some, or open the device again",
-		maxQPs)}
+		provider.MaxHandles)}

@@ -178,7 +178,7 @@ func FuzzPoll(f *testing.F) {
 		if sent, received := b.qp.SendsOutstanding(), b.qp.RecvsOutstanding(); sent > benchSends || received > benchRecvs {
 			t.Fatalf("%d sends and %d receives are outstanding", sent, received)
 		}
-		b.qp.ctx.qps.remove(b.qp)
+		b.qp.ctx.qps.Remove(b.qp.handle)
 	})
 }
 

@@ -185,7 +185,7 @@ func (q *cq) decode(wcs []uverbs.WC, e *cqe, v uint64) (n, found int) {
 	if recv {
 		handle = e[1]
 	}
-	p := q.ctx.qps.get(handle)
+	p := q.ctx.qps.Get(handle)
 	switch {
 	case handle == 0: // the QP has been closed or emptied
 		return 0, consumed

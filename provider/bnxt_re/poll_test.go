@@ -57,7 +57,7 @@ func TestFailedSlot(t *testing.T) {
 					i++
 				}
 			}
-			b.qp.ctx.qps.remove(b.qp)
+			b.qp.ctx.qps.Remove(b.qp.handle)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestFailedSlotOfNone(t *testing.T) {
 		if n := b.qp.SendsOutstanding(); n != 2 {
 			t.Errorf("slot %d: %d sends are outstanding", slot, n)
 		}
-		b.qp.ctx.qps.remove(b.qp)
+		b.qp.ctx.qps.Remove(b.qp.handle)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestEndCompletesSends(t *testing.T) {
 			if wc := b.expect(t, 1, nil)[0]; wc.Status != uverbs.WCWRFlushErr {
 				t.Errorf("index %d: completion of a later send: %+v", index, wc)
 			}
-			b.qp.ctx.qps.remove(b.qp)
+			b.qp.ctx.qps.Remove(b.qp.handle)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestFlushedReceiveOfSRQ(t *testing.T) {
 		if n := b.srq.posted(); n != 0 {
 			t.Errorf("%d receives are outstanding", n)
 		}
-		b.qp.ctx.qps.remove(b.qp)
+		b.qp.ctx.qps.Remove(b.qp.handle)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestInvalidatedKey(t *testing.T) {
 		if key, ok := wc.InvalidatedRKey(); ok != (typ == uverbs.RC) || ok && key != 0x1234 || wc.Opcode != uverbs.WCRecv {
 			t.Errorf("%v: completion %+v", typ, wc)
 		}
-		b.qp.ctx.qps.remove(b.qp)
+		b.qp.ctx.qps.Remove(b.qp.handle)
 	}
 }
 
@@ -167,9 +167,10 @@ func TestCompletionOfNone(t *testing.T) {
 		"QP whose index is used again": func(b *bench) [entrySize]byte {
 			e := b.entry(typeSend, 0, 2, 0)
 			old := b.qp.handle
-			b.qp.ctx.qps.remove(b.qp)
-			if err := b.qp.ctx.qps.add(b.qp); err != nil || uint32(b.qp.handle) != uint32(old) {
-				t.Fatalf("handle %#x after %#x: %v", b.qp.handle, old, err)
+			b.qp.ctx.qps.Remove(old)
+			var ok bool
+			if b.qp.handle, ok = b.qp.ctx.qps.Add(b.qp); !ok || uint32(b.qp.handle) != uint32(old) || b.qp.handle == old {
+				t.Fatalf("handle %#x after %#x", b.qp.handle, old)
 			}
 			return e
 		},
@@ -182,7 +183,7 @@ func TestCompletionOfNone(t *testing.T) {
 			if s, r := b.qp.SendsOutstanding(), b.qp.RecvsOutstanding(); s != benchSends || r != benchRecvs {
 				t.Errorf("%d sends and %d receives are outstanding", s, r)
 			}
-			b.qp.ctx.qps.remove(b.qp)
+			b.qp.ctx.qps.Remove(b.qp.handle)
 		})
 	}
 }
@@ -197,7 +198,7 @@ func TestPurgeOfFlushing(t *testing.T) {
 	}
 	b.cq.Purge(b.qp)
 	b.expect(t, 0, nil)
-	b.qp.ctx.qps.remove(b.qp)
+	b.qp.ctx.qps.Remove(b.qp.handle)
 }
 
 // The source QPN of a datagram has 24 bits, and its length 14.
@@ -211,7 +212,7 @@ func TestUDFields(t *testing.T) {
 	if wc := b.expect(t, 1, nil)[0]; wc.SrcQP != 0xa51234 || wc.ByteLen != 0x3f10 {
 		t.Errorf("SrcQP %#x, ByteLen %#x", wc.SrcQP, wc.ByteLen)
 	}
-	b.qp.ctx.qps.remove(b.qp)
+	b.qp.ctx.qps.Remove(b.qp.handle)
 }
 
 // The end of a QP, which may be in one of its CQs only, wakes who waits for the other one, and what is posted later
@@ -237,7 +238,7 @@ func TestEndWakes(t *testing.T) {
 			t.Errorf("step %d: the CQs of sends and receives were woken %d and %d times, want %v", i, sends, recvs, want)
 		}
 	}
-	b.qp.ctx.qps.remove(b.qp)
+	b.qp.ctx.qps.Remove(b.qp.handle)
 }
 
 // An endless device writes an entry without completions for each that a doorbell releases.
@@ -272,5 +273,5 @@ func TestEndlessEntries(t *testing.T) {
 	if d.bells == 0 || d.bells > 3 {
 		t.Errorf("Poll rang the doorbell %d times", d.bells)
 	}
-	b.qp.ctx.qps.remove(b.qp)
+	b.qp.ctx.qps.Remove(b.qp.handle)
 }

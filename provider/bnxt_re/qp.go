@@ -39,7 +39,10 @@ func (c *deviceContext) CreateQP(
 	q.srq, _ = env.SRQ.(*srq)
 	err := q.allocate(cfg, env.Memory)
 	if err == nil {
-		err = c.qps.add(q)
+		var ok bool
+		if q.handle, ok = c.qps.Add(q); !ok {
+			err = errQPs
+		}
 	}
 	if err != nil {
 		return nil, reply, provider.Join(err, q.release(false))
@@ -227,7 +230,7 @@ func (q *qp) release(inUse bool) error {
 
 // Retire implements driver.QP.
 func (q *qp) Retire(inUse bool) error {
-	q.ctx.qps.remove(q)
+	q.ctx.qps.Remove(q.handle)
 	return q.release(inUse)
 }
 
