@@ -93,6 +93,8 @@ var layers = []struct {
 		"internal/sim/devfile", "internal/sim/fakedev", "internal/sim/ioctltest", "internal/uapi"}},
 	{"internal/sim/fakebnxt", []string{"uverbs", "internal/ioctl", "internal/sim/call", "internal/sim/connectx/transport",
 		"internal/sim/devfile", "internal/sim/fakedev", "internal/sim/ioctltest", "internal/uapi"}},
+	{"internal/sim/fakeirdma", []string{"uverbs", "internal/ioctl", "internal/sim/call", "internal/sim/connectx/transport",
+		"internal/sim/devfile", "internal/sim/fakedev", "internal/sim/ioctltest", "internal/uapi"}},
 	{"internal/sim/foreign", []string{"internal/ctxerr", "internal/ioctl", "internal/machine", "internal/nldev",
 		"internal/rdmacm", "internal/sim/ioctltest", "internal/sim/rdmacmtest",
 		"internal/uapi"}},

@@ -28,10 +28,15 @@ type Driver struct {
 	Keys func(n uint32) (lkey, rkey uint32)
 	// Access are the rights that regions can have; 0: all.
 	Access uint32
+	// Admit, if not nil, returns the error of a MODIFY_QP that the driver refuses.
+	Admit func(r *uapi.IbUverbsModifyQp, from, to uint8) error
 	// Modify changes the device's QP. It is called when the command has succeeded.
 	Modify func(r *uapi.IbUverbsModifyQp, from, to uint8)
 	// Query completes the reply to QUERY_QP, which has the state.
 	Query func(handle uint32, r *uapi.IbUverbsQueryQpResp)
+	// Received, if not nil, is called after receives were posted to the queue at an address, if a program of this process
+	// says so.
+	Received func(queue uint64)
 	// Mapped, if not nil, is called when a program of this process has mapped a ring.
 	Mapped func(key uint64, mem []byte)
 	// Closed, if not nil, frees what remains when all objects are destroyed.
@@ -64,8 +69,8 @@ func KindOf[T any](name string, all map[uint32]T, destroy func(T)) Kind {
 	return k
 }
 
-// A Kernel handles the commands of one open file. It implements ioctl.Kernel, ioctl.Closer, ioctl.Doorbells and
-// ioctl.Maps.
+// A Kernel handles the commands of one open file. It implements ioctl.Kernel, ioctl.Closer, ioctl.Doorbells,
+// ioctl.Posts and ioctl.Maps.
 type Kernel struct {
 	*ioctltest.Kernel
 	Dev    *Device
@@ -96,6 +101,11 @@ func (k *Kernel) use(d Driver) {
 	}
 	k.OnQueryQP = d.Query
 	k.OnModifyQP = func(r *uapi.IbUverbsModifyQp, from, to uint8) error {
+		if d.Admit != nil {
+			if err := d.Admit(r, from, to); err != nil {
+				return err
+			}
+		}
 		attr := *r
 		k.modified = func() { d.Modify(&attr, from, to) }
 		return nil
@@ -157,6 +167,16 @@ func (k *Kernel) Doorbell(page, offset uint32, b []byte) {
 		})
 	})
 }
+
+// Received implements ioctl.Posts, as does Full. It is for devices without doorbells for receives.
+func (k *Kernel) Received(queue uint64) {
+	if f := k.driver.Received; f != nil {
+		race.Apart(func() { k.Dev.Fabric.Loop.Run(func() { f(queue) }) })
+	}
+}
+
+// Full does nothing.
+func (k *Kernel) Full(uint32) {}
 
 // Mapped implements ioctl.Maps.
 func (k *Kernel) Mapped(offset int64, mem []byte) {

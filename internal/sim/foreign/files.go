@@ -17,6 +17,7 @@ var (
 	connectX = hardware{"pci:v000015B3d0000101Dsv000015B3sd00000016bc02sc00i00", "0x15b3", "0x101d"} // ConnectX-6 Dx
 	efa      = hardware{"pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00", "0x1d0f", "0xefa2"}
 	bnxt     = hardware{"pci:v000014E4d00001750sv000014E4sd00001750bc02sc00i00", "0x14e4", "0x1750"} // BCM57508
+	irdma    = hardware{"pci:v00008086d00001592sv00008086sd00000002bc02sc00i00", "0x8086", "0x1592"} // E810-C for QSFP
 )
 
 // writeFiles writes the files of sysfs that the C libraries read.
@@ -70,6 +71,8 @@ func describe(files map[string]string, d *nldev.Device) {
 		files[dir+"node_type"] = fmt.Sprintf("%d: unspecified", d.NodeType)
 	case uapi.RDMA_DRIVER_BNXT_RE:
 		h = bnxt
+	case uapi.RDMA_DRIVER_IRDMA:
+		h = irdma
 	}
 	files[dir+"node_guid"], files[dir+"sys_image_guid"] = guid, guid
 	files[dir+"fw_ver"] = d.FWVersion

@@ -27,6 +27,10 @@ type Rig struct {
 	// Resize resizes CQ. It is nil if the provider does not support that.
 	Resize func(entries int) error
 
+	// NoAtomics and NoReset are true if the device has no atomics, and no way back from RESET. Then the suite tests that
+	// they are refused.
+	NoAtomics, NoReset bool
+
 	// SRQ is the SRQ of the QP, or nil if the QP has a receive queue.
 	SRQ provider.SRQ
 	// SRQSize returns the attributes of SRQ.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -69,7 +71,33 @@ func failed(t *testing.T, r *Rig) {
 
 // reset checks that RESET empties the queues without completions, and that all slots are free
 // afterwards.
+// refusesReset reports whether the device has no way back from RESET, and checks that the kernel refuses it then.
+func (r *Rig) refusesReset(t *testing.T) bool {
+	t.Helper()
+	if r.NoReset {
+		q := r.QP.(interface {
+			Modify(uverbs.QPAttr, uverbs.QPMask) error
+		})
+		check(t, q.Modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState))
+		r.outstanding(t, 0)
+		var e *uverbs.Error
+		needed := uverbs.MaskAccess
+		if r.AH != nil {
+			needed = uverbs.MaskQKey
+		}
+		err := q.Modify(uverbs.QPAttr{State: uverbs.StateInit, Port: 1},
+			uverbs.MaskState|uverbs.MaskPKeyIndex|uverbs.MaskPort|needed)
+		if !errors.As(err, &e) || e.Errno != unix.EINVAL {
+			t.Errorf("Modify to INIT: %v, want %v", err, unix.EINVAL)
+		}
+	}
+	return r.NoReset
+}
+
 func reset(t *testing.T, r *Rig) {
+	if r.refusesReset(t) {
+		return
+	}
 	send := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.Signaled}
 	recvs := make([]uverbs.RecvWR, r.Cap.MaxRecvWR+1)
 	for lap := range 5 {
