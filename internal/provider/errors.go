@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -33,3 +35,18 @@ var ErrCompletion error = &uverbs.Error{Op: "poll CQ", Kind: uverbs.ErrABI,
 //
 //go:noinline
 func Join(errs ...error) error { return errors.Join(errs...) }
+
+// NotSupported returns the error for something that a device lacks.
+//
+//go:noinline
+func NotSupported(op, why string) error {
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: why}
+}
+
+// Limit returns the error for a field of a configuration that exceeds a limit of the device.
+//
+//go:noinline
+func Limit(op, field string, asked, most int) error {
+	return &uverbs.Error{Op: op, Kind: uverbs.ErrInvalid, Errno: unix.EINVAL,
+		Detail: fmt.Sprintf("%s is %d, and the device supports up to %d: lower it", field, asked, most)}
+}

@@ -1,8 +1,13 @@
 package provider
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A Table finds the QP that a completion names by its handle: an index, and in the upper half how many QPs have had
@@ -81,3 +86,8 @@ func (t *Table[Q]) Remove(handle uint64) {
 	t.pages[i/pageSlots].Load()[i%pageSlots].q.Store(nil)
 	t.free = append(t.free, i)
 }
+
+// ErrHandles is returned by a create when no handle is left by which completions can name the QP.
+var ErrHandles error = &uverbs.Error{Op: "create QP", Kind: uverbs.ErrInvalid, Errno: unix.ENOMEM,
+	Detail: fmt.Sprintf("the Context has %d QPs, which is the limit of this library: close some, or open the device again",
+		MaxHandles)}

@@ -77,8 +77,8 @@ func (c *deviceContext) check() error {
 	chip := l.ChipId0 & 0xffff
 	switch {
 	case !flag(uapi.BNXT_RE_UCNTX_CMASK_HAVE_CCTX) || !chips[chip]:
-		return notSupported("open", fmt.Sprintf("this library supports Broadcom adapters of the generations P5 and P7 "+
-			"(BCM57502, BCM57504, BCM57508, BCM57608, BCM58818), and this one is another: chip %#x", chip))
+		return provider.NotSupported("open", fmt.Sprintf("this library supports Broadcom adapters of the generations P5 and "+
+			"P7 (BCM57502, BCM57504, BCM57508, BCM57608, BCM58818), and this one is another: chip %#x", chip))
 	case l.CqeSz != entrySize:
 		return provider.BadABI("open", "entries of CQs with %d bytes", l.CqeSz)
 	case l.PgSize != uint32(unix.Getpagesize()):

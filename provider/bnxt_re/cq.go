@@ -50,7 +50,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 	var reply driver.Reply
 	n, most := cfg.Entries, int(c.limits.MaxCqd)
 	if n > most {
-		return nil, reply, limit(op, "Entries", n, most)
+		return nil, reply, provider.Limit(op, "Entries", n, most)
 	}
 	q := &cq{ctx: c, memory: cfg.Memory, phase: 1, wake: cfg.Wake}
 	if q.deferred = 2*n < most; q.deferred {

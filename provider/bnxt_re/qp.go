@@ -41,7 +41,7 @@ func (c *deviceContext) CreateQP(
 	if err == nil {
 		var ok bool
 		if q.handle, ok = c.qps.Add(q); !ok {
-			err = errQPs
+			err = provider.ErrHandles
 		}
 	}
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *deviceContext) checkQP(cfg *uverbs.QPConfig) error {
 		return err
 	}
 	if cfg.Type != uverbs.RC && cfg.Type != uverbs.UD {
-		return notSupported(op, "the device has no QPs of type "+cfg.Type.String()+": use RC or UD")
+		return provider.NotSupported(op, "the device has no QPs of type "+cfg.Type.String()+": use RC or UD")
 	}
 	for _, x := range []struct {
 		field       string
@@ -97,7 +97,7 @@ func (c *deviceContext) checkQP(cfg *uverbs.QPConfig) error {
 		{"MaxSendSGE", cfg.MaxSendSGE, c.maxSGE()}, {"MaxRecvSGE", cfg.MaxRecvSGE, c.maxSGE()},
 		{"MaxInline", cfg.MaxInline, maxInline}} {
 		if x.asked > x.most {
-			return limit(op, x.field, x.asked, x.most)
+			return provider.Limit(op, x.field, x.asked, x.most)
 		}
 	}
 	return nil
@@ -160,7 +160,7 @@ func (c *deviceContext) tooManySends(op string, cfg *uverbs.QPConfig) error {
 	if c.variable {
 		field = "with this MaxSendSGE and MaxInline, MaxSendWR"
 	}
-	return limit(op, field, cfg.MaxSendWR, most)
+	return provider.Limit(op, field, cfg.MaxSendWR, most)
 }
 
 // allocate allocates the memory of the queues. The kernel pins as much for the table of PSNs as a table by request

@@ -31,7 +31,7 @@ func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	var reply driver.Reply
 	most := int(q.ctx.limits.MaxCqd)
 	if n > most {
-		return reply, limit(op, "Entries", n, most)
+		return reply, provider.Limit(op, "Entries", n, most)
 	}
 	deferred := 2*n <= most
 	if deferred {

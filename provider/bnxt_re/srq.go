@@ -43,11 +43,11 @@ func (c *deviceContext) CreateSRQ(cfg *driver.SRQConfig, create driver.Command) 
 	most, maxSGE := max(int(c.attr.MaxSrqWr), 1)-1, min(int(c.attr.MaxSrqSge), fixedSGEs) // the driver refuses MaxSrqWr
 	switch {
 	case cfg.XRC:
-		return nil, reply, notSupported(op, "the device has no XRC: leave XRCD out")
+		return nil, reply, provider.NotSupported(op, "the device has no XRC: leave XRCD out")
 	case cfg.MaxWR > most:
-		return nil, reply, limit(op, "MaxWR", cfg.MaxWR, most)
+		return nil, reply, provider.Limit(op, "MaxWR", cfg.MaxWR, most)
 	case cfg.MaxSGE > maxSGE:
-		return nil, reply, limit(op, "MaxSGE", cfg.MaxSGE, maxSGE)
+		return nil, reply, provider.Limit(op, "MaxSGE", cfg.MaxSGE, maxSGE)
 	}
 	n := c.depth(cfg.MaxWR+1, int(c.attr.MaxSrqWr)+1)
 	s := &srq{ctx: c, size: uint32(n), maxSGE: max(cfg.MaxSGE, 1), limit: uint32(cfg.Limit), armed: cfg.Limit == 0,
@@ -151,7 +151,7 @@ func (s *srq) announce() { s.ctx.bell.ring(ringSRQ, s.number, s.place, s.epoch, 
 // Modify implements driver.SRQ.
 func (s *srq) Modify(maxWR int, modify driver.Command) error {
 	if maxWR > 0 {
-		return notSupported("modify", "SRQs of the device cannot be resized: create another one")
+		return provider.NotSupported("modify", "SRQs of the device cannot be resized: create another one")
 	}
 	_, err := modify(nil, nil)
 	return err
