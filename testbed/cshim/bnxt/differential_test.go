@@ -34,7 +34,7 @@ type recording struct {
 // flags.
 var program = compare.Program{Driver: "bnxt_re", GID: 3, As: func(wc *uverbs.WC) {
 	if _, inv := wc.InvalidatedRKey(); inv { // C does not say so
-		wc.Imm = 0
+		wc.Imm, wc.Flags = 0, wc.Flags&^uverbs.WCWithInv
 	}
 }}
 
@@ -58,7 +58,7 @@ func (*recording) Seen(_ int, _ string, lines []string) []string { return lines 
 
 func (*recording) Reset() {}
 
-func (r *recording) End() {
+func (r *recording) End(*compare.Comparison) {
 	for i := range 2 {
 		r.fabric.Device(i).Terminate()
 	}

@@ -24,7 +24,7 @@ type Device interface {
 }
 
 // An Ender can end the QP, as a device does after an error.
-type Ender interface{ End() }
+type Ender interface{ End(c *Comparison) }
 
 // Rules say which steps there are, and what both programs refuse.
 type Rules struct {
@@ -48,6 +48,10 @@ type Rules struct {
 	Drains    bool // the QP is reset only when all requests have completed
 	// Resets: QPs with SRQs are not ended but reset, as C's library crashes.
 	Resets bool
+	// Errs: the programs move the QP to ERR before the device ends it.
+	Errs bool
+	// Renews: there is no way back from RESET. The QP is closed and another one created.
+	Renews bool
 }
 
 // A Comparison is two programs on two devices.

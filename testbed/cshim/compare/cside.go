@@ -59,8 +59,8 @@ func (c *CSide) Send(list []uverbs.SendWR, batch bool) string {
 		if w.Inline != nil {
 			n = len(w.Inline)
 		}
-		c.Write("send %d %d %d %d %d %d %d %d %d %d %d %d%s", w.Opcode, flagsOf(w.Flags), w.WRID, w.Imm, w.RemoteAddr, w.RKey,
-			w.CompareAdd, w.Swap, w.QPN, w.QKey, number(w.Inline != nil), n, sgeText(w.SGL))
+		c.Write("send %d %d %d %d %d %d %d %d %d %d %d %d%s", w.Opcode, flagsOf(w.Flags), w.WRID, w.Imm|w.InvalidateRKey,
+			w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap, w.QPN, w.QKey, number(w.Inline != nil), n, sgeText(w.SGL))
 	}
 	if batch && c.program.Batches {
 		return c.Do("batch")
@@ -87,6 +87,12 @@ func (c *CSide) Event() string { return c.Do("event") }
 
 // Reset moves the QP to RESET and back to RTS.
 func (c *CSide) Reset(psn uint32) string { return c.Do("reset %d", psn) }
+
+// Err moves the QP to ERR.
+func (c *CSide) Err() string { return c.Do("error") }
+
+// Close closes the QP.
+func (c *CSide) Close() string { return c.Do("close") }
 
 // Resize resizes the CQ.
 func (c *CSide) Resize(entries int) string { return c.Do("resize %d", entries) }

@@ -156,7 +156,8 @@ func (g *GoSide) Poll(n int) string {
 		}
 		s += fmt.Sprintf("; %d %d %d %d", wc.WRID, wc.Status, wc.VendorErr, wc.QPNum)
 		if wc.Status == uverbs.WCSuccess || g.program.Whole {
-			flags := number(wc.Flags&uverbs.WCGRH != 0) | 2*number(wc.Flags&uverbs.WCWithImm != 0)
+			flags := number(wc.Flags&uverbs.WCGRH != 0) | 2*number(wc.Flags&uverbs.WCWithImm != 0) |
+				8*number(wc.Flags&uverbs.WCWithInv != 0)
 			s += fmt.Sprintf(" %d %d %d %d %d %d", wc.Opcode, wc.ByteLen, wc.SrcQP, wc.SLID, wc.Imm, flags)
 		}
 	}
@@ -185,6 +186,20 @@ func (g *GoSide) Resize(entries int) string {
 		return err.Error()
 	}
 	return "resized 0"
+}
+
+// Err moves the QP to ERR.
+func (g *GoSide) Err() string {
+	g.modify(uverbs.QPAttr{State: uverbs.StateErr}, 0)
+	return "error"
+}
+
+// Close closes the QP.
+func (g *GoSide) Close() string {
+	if err := g.QP.Close(); err != nil {
+		return err.Error()
+	}
+	return "closed"
 }
 
 // Reset moves the QP to RESET and back to RTS.

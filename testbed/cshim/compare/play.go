@@ -47,7 +47,10 @@ func (c *Comparison) drain() {
 
 // end ends the QP: the programs flush what is posted, and what they post then.
 func (c *Comparison) end() {
-	c.device.(Ender).End()
+	if c.rules.Errs {
+		c.step("error", Side.Err)
+	}
+	c.device.(Ender).End(c)
 	c.flushed = [2]bool{true, true}
 	for range c.Rand.IntN(4) {
 		c.poll()
@@ -69,7 +72,12 @@ func (c *Comparison) reset() {
 	if c.Size.Shared {
 		c.pollAll()
 	}
-	c.step("reset", func(s Side) string { return s.Reset(psn) })
+	if c.rules.Renews {
+		c.step("close", Side.Close)
+		c.step("create", func(s Side) string { return s.Create(c.Size, psn) })
+	} else {
+		c.step("reset", func(s Side) string { return s.Reset(psn) })
+	}
 	c.posted[sends], c.held[sends], c.flushed = 0, 0, [2]bool{}
 	if !c.Size.Shared {
 		c.posted[receives], c.held[receives] = 0, 0

@@ -39,6 +39,11 @@ func (c *Comparison) request() (wr uverbs.SendWR, bad bool) {
 	switch wr.Opcode {
 	case uverbs.OpSendImm, uverbs.OpWriteImm:
 		wr.Imm = c.Rand.Uint32()
+	case uverbs.OpSendInv:
+		wr.InvalidateRKey = c.Rand.Uint32()
+	case uverbs.OpLocalInv:
+		wr.InvalidateRKey = c.Rand.Uint32()
+		return wr, false
 	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
 		wr.SGL = c.sges(1, 0)
 		wr.SGL[0].Length = 8

@@ -44,6 +44,9 @@ type Side interface {
 	// Event reads an event.
 	Event() string
 	Reset(psn uint32) string
+	// Err moves the QP to ERR. Close closes it.
+	Err() string
+	Close() string
 	Resize(entries int) string
 }
 

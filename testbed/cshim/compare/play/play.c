@@ -176,6 +176,7 @@ static int sges(char *at, struct ibv_sge *to, int n)
 {
 	int i, used;
 
+	memset(to, 0, sizeof *to); // libirdma reads the first one even if there is none
 	for (i = 0; i < n; i++, at += used)
 		sscanf(at, "%lu %u %u%n", (unsigned long *)&to[i].addr, &to[i].length, &to[i].lkey, &used);
 	return n;
@@ -192,7 +193,10 @@ static void add_send(char *args)
 	sscanf(args, "%d %u %lu %u %lu %u %lu %lu %u %u %d %d%n", &op, &w->send_flags, (unsigned long *)&w->wr_id, &imm, &raddr,
 	       &rkey, &compare, &swap, &qpn, &qkey, &inlined, &w->num_sge, &used);
 	w->opcode = op;
-	w->imm_data = htonl(imm);
+	if (op == IBV_WR_SEND_WITH_INV || op == IBV_WR_LOCAL_INV)
+		w->invalidate_rkey = imm;
+	else
+		w->imm_data = htonl(imm);
 	w->sg_list = send_sges[nsends];
 	if (inlined) {
 		w->sg_list[0] = (struct ibv_sge){(uintptr_t)data, w->num_sge, 0};
@@ -314,8 +318,8 @@ static void poll(int n)
 	for (i = 0; i < got; i++) {
 		printf("; %lu %d %u %u", (unsigned long)wc[i].wr_id, wc[i].status, wc[i].vendor_err, wc[i].qp_num);
 		if (!wc[i].status || whole)
-			printf(" %d %u %u %u %u %u", wc[i].opcode, wc[i].byte_len, wc[i].src_qp, wc[i].slid, ntohl(wc[i].imm_data),
-			       wc[i].wc_flags);
+			printf(" %d %u %u %u %u %u", wc[i].opcode, wc[i].byte_len, wc[i].src_qp, wc[i].slid,
+			       wc[i].wc_flags & IBV_WC_WITH_INV ? wc[i].invalidated_rkey : ntohl(wc[i].imm_data), wc[i].wc_flags);
 	}
 	printf("\n");
 }
@@ -370,6 +374,13 @@ int main(int argc, char **argv)
 			modify(IBV_QPS_RESET, 0);
 			ready(atoi(line + used));
 			printf("reset\n");
+		} else if (!strcmp(step, "error")) {
+			modify(IBV_QPS_ERR, 0);
+			printf("error\n");
+		} else if (!strcmp(step, "close")) {
+			if (ibv_destroy_qp(qp))
+				fail("close");
+			printf("closed\n");
 		} else if (!strcmp(step, "mr"))
 			register_data();
 		else if (!strcmp(step, "address"))
