@@ -70,6 +70,7 @@ var layers = []struct {
 	{"internal/sim/providertest", []string{"uverbs", "internal/driver", "internal/provider", "internal/sim/errtest"}},
 	{"provider/...", []string{"uverbs", "mmio", "internal/driver", "internal/provider", "internal/ioctl",
 		"internal/uapi", "internal/leak"}},
+	{"internal/sim/conntest", []string{"rdma", "rsocket", "uverbs"}},
 	{"internal/sim/features", nil},
 	{"internal/sim/rtnetlink", nil},
 	{"internal/sim/connectx/loop", nil},
