@@ -128,7 +128,7 @@ func (d *Device) provider() (provider, error) {
 // knownProviders are the drivers that goverbs has a provider for. The package has the name of
 // the driver.
 var knownProviders = []uint32{uapi.RDMA_DRIVER_MLX5, uapi.RDMA_DRIVER_RXE, uapi.RDMA_DRIVER_EFA,
-	uapi.RDMA_DRIVER_BNXT_RE, uapi.RDMA_DRIVER_SIW}
+	uapi.RDMA_DRIVER_BNXT_RE, uapi.RDMA_DRIVER_IRDMA, uapi.RDMA_DRIVER_SIW}
 
 func noProvider(d Device) string {
 	const dir = "github.com/goverbs/goverbs/provider/"

@@ -99,7 +99,7 @@ func openErrors() []errorCase {
 		{"limit of the rdma cgroup", (&Context{name: "mlx5_0"}).wrap("open", "mlx5_0", unix.EAGAIN, ""),
 			[]error{unix.EAGAIN}},
 		{"limit of the rdma cgroup, found", cgroupError(), []error{unix.EAGAIN}},
-		{"driver without provider", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_IRDMA }), []error{ErrNoProvider}},
+		{"driver without provider", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_HNS }), []error{ErrNoProvider}},
 		{"provider not linked", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_RXE }), []error{ErrNoProvider}},
 		{"provider not linked, mlx5", open(func(d *Device) { d.DriverID = uapi.RDMA_DRIVER_MLX5 }), []error{ErrNoProvider}},
 		{"unknown ABI", open(func(d *Device) { d.ABI = 9 }), []error{ErrABI}},

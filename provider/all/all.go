@@ -7,6 +7,7 @@ package all
 import (
 	_ "github.com/goverbs/goverbs/provider/bnxt_re" // NetXtreme-E
 	_ "github.com/goverbs/goverbs/provider/efa"     // Elastic Fabric Adapter
+	_ "github.com/goverbs/goverbs/provider/irdma"   // E810
 	_ "github.com/goverbs/goverbs/provider/mlx5"    // ConnectX and BlueField
 	_ "github.com/goverbs/goverbs/provider/rxe"     // soft-RoCE
 	_ "github.com/goverbs/goverbs/provider/siw"     // soft-iWARP

@@ -84,7 +84,7 @@ var faults = []fault{
 		f.refuse["uverbs0"] = unix.EPERM
 	}, check.Request{}},
 	{"goverbs has no provider for the driver", "no-provider", check.Error, func(f *fake) {
-		f.devices[0].Char.DriverID = uapi.RDMA_DRIVER_IRDMA
+		f.devices[0].Char.DriverID = uapi.RDMA_DRIVER_HNS
 	}, check.Request{}},
 	{"an Amazon EFA", "no-connections", check.Warning, func(f *fake) {
 		f.devices[0].Char.DriverID = uapi.RDMA_DRIVER_EFA

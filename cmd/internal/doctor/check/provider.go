@@ -6,7 +6,7 @@ import (
 )
 
 // providers are the drivers that goverbs supports.
-var providers = []string{"mlx5", "rxe", "efa", "bnxt_re", "siw"}
+var providers = []string{"mlx5", "rxe", "efa", "bnxt_re", "irdma", "siw"}
 
 // provider checks that goverbs supports the devices' drivers.
 func provider(m *machine) []Finding {
