@@ -57,14 +57,20 @@ type Device struct {
 // New returns a fabric of n devices on which the process runs until the test ends.
 func New(t testing.TB, n int, cfg Config) *Fabric {
 	t.Helper()
-	const adapter = 1 // RDMA_NODE_IB_CA
 	f := &Fabric{cfg: cfg}
-	f.Fabric = fakedev.New(t, n, fakedev.Model{Package: "fakeirdma", Driver: uapi.RDMA_DRIVER_IRDMA,
-		ABI: uapi.IRDMA_ABI_VER, Name: "irdma", NodeType: adapter, Firmware: "1.71", GIDs: f.newDevice,
-		Describe: f.describe, Open: f.open, Record: cfg.Record, Strict: cfg.Strict})
+	f.Fabric = fakedev.New(t, n, f.model())
 	f.CM = f.NewCM()
 	f.Start(f)
 	return f
+}
+
+// model describes the devices.
+func (f *Fabric) model() fakedev.Model {
+	const adapter = 1 // RDMA_NODE_IB_CA
+	m := fakedev.Model{Package: "fakeirdma", Driver: uapi.RDMA_DRIVER_IRDMA, ABI: uapi.IRDMA_ABI_VER, Name: "irdma",
+		NodeType: adapter, Firmware: "1.71", Record: f.cfg.Record, Strict: f.cfg.Strict}
+	m.GIDs, m.Describe, m.Open = f.newDevice, f.describe, f.open
+	return m
 }
 
 func (f *Fabric) newDevice(base *fakedev.Device) []uapi.IbUverbsGidEntry {
