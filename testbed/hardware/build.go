@@ -19,6 +19,7 @@ var (
 		"rxe.test":      "provider/rxe",
 		"siw.test":      "provider/siw",
 		"bnxt_re.test":  "provider/bnxt_re",
+		"irdma.test":    "provider/irdma",
 		"cm.test":       "cm/devicetest",
 		"examples.test": "cm",
 	}

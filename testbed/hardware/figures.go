@@ -98,8 +98,8 @@ func (b *bench) tests(on target) (all [][]string) {
 		}
 	}
 	all = append(all, []string{"send_lat", "-e", "-s", "2", "-n", lat})
-	if on.iwarp {
-		b.leaveOut("atomic_lat", "iWARP has no atomic operations")
+	if !on.atomics {
+		b.leaveOut("atomic_lat", "the device has no atomic operations")
 		return all
 	}
 	return append(all, []string{"atomic_lat", "-n", lat})

@@ -9,10 +9,11 @@ import (
 
 // A target is what decides which parts can run on a device.
 type target struct {
-	link   string // link layer
-	driver string
-	iwarp  bool // rdma_cm alone connects its QPs, which have no atomics
-	rc     bool // it has RC QPs
+	link    string // link layer
+	driver  string
+	iwarp   bool // rdma_cm alone connects its QPs
+	rc      bool // it has RC QPs
+	atomics bool
 }
 
 // probe returns what a device is, or an error if it cannot be tested.
@@ -30,7 +31,12 @@ func probe(device string) (t target, err error) {
 	if err != nil {
 		return t, err
 	}
-	t = target{link: port.LinkLayer.String(), driver: c.Device().Driver(), iwarp: c.Device().NodeType == uverbs.NodeRNIC}
+	attr, err := c.QueryDevice()
+	if err != nil {
+		return t, err
+	}
+	t = target{link: port.LinkLayer.String(), driver: c.Device().Driver(), iwarp: c.Device().NodeType == uverbs.NodeRNIC,
+		atomics: attr.AtomicCap != uverbs.AtomicNone}
 	switch err := createQP(c, uverbs.QPConfig{Type: uverbs.RC, MaxSendWR: 1}); {
 	case err == nil:
 		t.rc = true
