@@ -27,6 +27,7 @@ var layers = []struct {
 	{"internal/sim/certtest", nil},
 	{"internal/sim/errtest", nil},
 	{"internal/sim/failtest", nil},
+	{"internal/sim/usertest", nil},
 	{"internal/getopt", nil},
 	{"internal/version", nil},
 	{"internal/monitor", nil},

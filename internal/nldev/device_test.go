@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +19,8 @@ import (
 
 	"github.com/goverbs/goverbs/internal/sim/features"
 	"github.com/goverbs/goverbs/internal/uapi"
+
+	"github.com/goverbs/goverbs/internal/sim/usertest"
 )
 
 // These tests run as root on a machine with at least one RDMA device. They compare with sysfs,
@@ -331,7 +332,7 @@ func TestDeviceUnprivileged(t *testing.T) {
 	cmd := exec.Command(bin, "-test.run", "^TestDeviceUnprivileged$", "-test.v")
 	cmd.Env = append(os.Environ(), "NLDEV_CHILD=1")
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.SysProcAttr = usertest.Ordinary()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

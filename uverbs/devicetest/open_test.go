@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/sim/usertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,7 @@ func TestDeviceOpenErrors(t *testing.T) {
 	check(t, os.Chmod(node, 0o600))
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDeviceOpenForbidden$", "-test.v")
 	cmd.Env = append(os.Environ(), "GOVERBS_TEST_FORBIDDEN=1")
-	cmd.SysProcAttr = ordinaryUser()
+	cmd.SysProcAttr = usertest.Ordinary()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
 	}

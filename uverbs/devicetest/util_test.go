@@ -1,44 +1,21 @@
 package devicetest
 
 import (
-	"os"
-	"os/exec"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/sim/usertest"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// ordinaryUser makes a child process run without root's rights.
-func ordinaryUser() *syscall.SysProcAttr {
-	const nobody = 65534
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-}
-
-// asUser runs the test in a process without root's rights. It returns true in that process. In
-// the parent it returns false after that process has ended.
+// asUser runs the test on the device in a process without root's rights: see usertest.Run.
 func asUser(t *testing.T) bool {
 	t.Helper()
 	deviceName(t)
-	const mark = "GOVERBS_TEST_AS_USER"
-	if os.Getenv(mark) == "1" {
-		return true
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), mark+"=1")
-	cmd.SysProcAttr = ordinaryUser()
-	out, err := cmd.CombinedOutput()
-	switch {
-	case err == nil && strings.Contains(string(out), "--- SKIP"): // the child has checked that the skip is expected
-		t.Skipf("as an ordinary user:\n%s", out)
-	case err != nil || !strings.Contains(string(out), "--- PASS"):
-		t.Fatalf("as an ordinary user: %v\n%s", err, out)
-	}
-	return false
+	return usertest.Run(t)
 }
 
 func second[T any](_ T, err error) error { return err }
