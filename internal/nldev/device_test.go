@@ -18,9 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/sim/features"
-	"github.com/goverbs/goverbs/internal/uapi"
-
 	"github.com/goverbs/goverbs/internal/sim/usertest"
+	"github.com/goverbs/goverbs/internal/uapi"
 )
 
 // These tests run as root on a machine with at least one RDMA device. They compare with sysfs,

@@ -29,6 +29,7 @@ func TestOptions(t *testing.T) {
 // Which parts are left out depends on the device and on the options.
 func TestParts(t *testing.T) {
 	roce := target{link: "Ethernet", driver: "mlx5", rc: true, atomics: true}
+	bnxt := target{link: "Ethernet", driver: "bnxt_re", rc: true, atomics: true}
 	siw := target{link: "Ethernet", driver: "siw", iwarp: true, rc: true}
 	for _, c := range []struct {
 		on                  target
@@ -38,7 +39,7 @@ func TestParts(t *testing.T) {
 		{roce, "", "mlx5 devx uverbs", "cm", 14},
 		{roce, "10.9.0.1", "mlx5 devx uverbs cm examples", "", 14},
 		{target{link: "InfiniBand", driver: "mlx5", rc: true, atomics: true}, "", "mlx5 devx uverbs cm", "", 14},
-		{target{link: "Ethernet", driver: "bnxt_re", rc: true, atomics: true}, "10.9.0.1", "bnxt_re uverbs cm examples", "", 14},
+		{bnxt, "10.9.0.1", "bnxt_re uverbs cm examples", "", 14},
 		{target{link: "Ethernet", driver: "irdma", rc: true}, "10.9.0.1", "irdma uverbs cm examples", "atomic_lat", 13},
 		{target{link: "Unspecified", driver: "efa"}, "10.9.0.1", "uverbs", "efa cm wrcost perftest", 0},
 		{siw, "", "uverbs", "siw cm wrcost perftest", 0},
