@@ -14,15 +14,16 @@ import (
 // The buffer belongs to the call, whatever it returns. The reply that CallInto returns is in the buffer, and its
 // Release releases it; the bytes of a [Region] stay as they are. If CallInto returns an error, the buffer is released
 // when the device does not use it any more: the memory of Alloc is not used again before. A reply that comes when the
-// call has returned is not read. But if ctx ends while a reply is being read, the bytes of a Region may change until
-// [Conn.Flush] or Close of the region has returned nil.
+// call has returned is not read. But if ctx or the connection ends while a reply is being read, the bytes of a Region
+// may change until [Conn.Flush] or Close of the region has returned nil.
 //
-// CallInto returns [ErrTooLong] if the reply is longer than the buffer: it is dropped, and the connection goes on. It
-// sends nothing and returns [ErrForeign] for memory of another device and for that of a message that is not longer than
-// Options.EagerSize. Memory of a [RegionFunc] cannot be copied to: a short reply stays in memory of the connection, and
-// [Message.Bytes] returns it, which returns nil for a reply in the region. On a sealed connection ([Conn.Sealed]),
-// CallInto returns [uverbs.ErrInvalid] for such memory and sends nothing; other memory has the sealed bytes of a long
-// reply until CallInto has opened it.
+// CallInto returns [ErrTooLong] if the reply is longer than the buffer: the peer has handled the call, the reply is
+// dropped, and the connection goes on. Options.MaxMessage limits replies as well. It sends nothing and returns
+// [ErrForeign] for memory of another device and for that of a message that is not longer than Options.EagerSize, and
+// [ErrReadOnly] for a [ReadOnlyRegion]. Memory of a [RegionFunc] cannot be copied to: a short reply stays in memory of
+// the connection, and [Message.Bytes] returns it, which returns nil for a reply in the region. On a sealed connection
+// ([Conn.Sealed]), CallInto returns [uverbs.ErrInvalid] for such memory and sends nothing; other memory has the sealed
+// bytes of a long reply until CallInto has opened it.
 func (c *Conn) CallInto(ctx context.Context, b []byte, into Buffer) (Message, error) {
 	dst, err := c.own(into)
 	if err != nil {

@@ -14,11 +14,15 @@ func TestReadOnlyCopied(t *testing.T) {
 		c, h := hostilePair(t, &Options{Linger: -1}, honestHello())
 		c.binds = binds
 		r := ReadOnlyRegion(make([]byte, 1<<16))
-		for _, n := range []int{100, 5000} {
+		for _, n := range []int{100, 4096, 5000} {
 			b, err := c.BufferOf(r, 8, n)
 			good(t, b, err)
 			first := b.m.mr.Addr()
-			if err := c.SendBuffer(h.ctx, b); err != nil {
+			var trailer []byte
+			if n == 4096 { // too long with a trailer only
+				trailer = trailed("", field(fieldMetadata, 3, 'k', 'e', 'y', 'v'))
+			}
+			if err := c.sendBuffer(h.ctx, kindMessage, 0, b, trailer); err != nil {
 				t.Fatal(err)
 			}
 			k, _, body := h.recv()
@@ -28,7 +32,7 @@ func TestReadOnlyCopied(t *testing.T) {
 				}
 				continue
 			}
-			o, err := parseOffer(body, maxMessage)
+			o, err := parseOffer(body[:len(body)-len(trailer)], maxMessage)
 			if within := o.addr >= first && o.addr < first+1<<16; k != kindOffer || err != nil || within != binds {
 				t.Errorf("kind %d, %v; binds %v: %#x is offered, and the region is at %#x", k, err, binds, o.addr, first)
 			}

@@ -138,7 +138,7 @@ func (c *Conn) sendBuffer(ctx context.Context, k kind, number int, b Buffer, t [
 		return c.tooLong(n)
 	}
 	var err error
-	copies := b.m.readOnly && n > c.remote.eager && !c.binds
+	copies := b.m.readOnly && n+len(t) > c.remote.eager && !c.binds
 	switch {
 	case !copies && (len(t) == 0 || n+len(t) > c.remote.eager):
 		err = c.sendMemory(ctx, k, number, b.m, n, t)
