@@ -121,8 +121,7 @@ var channelLimit = sync.OnceValue(func() int64 {
 // openCommon counts the channels that Contexts have created for their CQs, of the whole process.
 var openCommon atomic.Int64
 
-// commonChannels are the channels for the CQs that were created without one. Its lock is held for no other lock and no
-// system call.
+// commonChannels are the channels for the CQs that were created without one. No other lock is taken under its lock.
 type commonChannels struct {
 	mu       sync.Mutex
 	all      []*CompChannel
@@ -196,7 +195,7 @@ func (c *Context) giveChannel(ch *CompChannel, keep bool) error {
 	if c.common.give(ch, keep) {
 		return nil
 	}
-	return ch.Close()
+	return ch.closeOnce() // its caller calls the idle function, if need be
 }
 
 // give reports whether the channel stays open.

@@ -8,9 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// limitChannels sets the limit on openCommon until the test ends.
+func limitChannels(t *testing.T, n int64) {
+	before := channelLimit
+	t.Cleanup(func() { channelLimit = before })
+	channelLimit = func() int64 { return n }
+}
+
 // TestOwnChannels checks that each CQ has a channel to itself, and that few channels stay open that no CQ uses.
 func TestOwnChannels(t *testing.T) {
 	r := newRig(t)
+	limitChannels(t, 1<<20)
 	before := openCommon.Load()
 	users := map[*CompChannel]bool{}
 	var cqs []*CQ
@@ -44,11 +52,36 @@ func TestOwnChannels(t *testing.T) {
 	}
 }
 
+// TestIdleChannels checks that a Context whose last CQ is closed is idle once, although a channel is closed with it, and
+// that a CQ whose creation fails may close the Context.
+func TestIdleChannels(t *testing.T) {
+	r := newRig(t)
+	limitChannels(t, 1<<20)
+	var cqs []*CQ
+	for range ownChannels + 1 {
+		cqs = append(cqs, good(r.c.CreateCQ(CQConfig{Entries: 1}))(t))
+	}
+	idle := 0
+	r.c.onIdle(func() error { idle++; return nil })
+	for _, cq := range cqs {
+		check(t, cq.Close())
+	}
+	if idle != 1 {
+		t.Errorf("the Context was idle %d times", idle)
+	}
+	pd := good(r.c.AllocPD())(t)
+	check(t, pd.Close())
+	r.c.common.unused, r.c.common.all = nil, nil // so that a channel is created, and closed with the CQ
+	r.c.onIdle(func() error { return r.c.closeIdle() })
+	if _, err := r.c.CreateCQ(CQConfig{Entries: 1, PD: pd}); !errors.Is(err, ErrClosed) {
+		t.Errorf("CreateCQ on a closed PD: %v", err)
+	}
+}
+
 // TestCommonChannels checks how CQs are distributed over the channels of the Context if there are no more.
 func TestCommonChannels(t *testing.T) {
 	r := newRig(t)
-	defer func(limit func() int64) { channelLimit = limit }(channelLimit)
-	channelLimit = func() int64 { return 0 }
+	limitChannels(t, 0)
 	users := map[*CompChannel]int{}
 	create := func() *CQ {
 		cq := good(r.c.CreateCQ(CQConfig{Entries: 1}))(t)
