@@ -52,7 +52,7 @@ func TestOwnChannels(t *testing.T) {
 	}
 }
 
-// TestIdleChannels checks that a Context whose last CQ is closed is idle once, although a channel is closed with it, and
+// TestIdleChannels checks that a Context whose last CQ is closed is idle once, although a channel is closed, too, and
 // that a CQ whose creation fails may close the Context.
 func TestIdleChannels(t *testing.T) {
 	r := newRig(t)
