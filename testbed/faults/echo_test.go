@@ -18,7 +18,7 @@ func (s *services) testEcho(t *testing.T) {
 		pings  int
 		happen func(t *testing.T, server, client *process) *process // returns the server that takes its place
 	}{
-		{"loss", 50, func(_ *testing.T, server, _ *process) *process { return server }},
+		{"loss", 100, func(_ *testing.T, server, _ *process) *process { return server }},
 		{"SIGSTOP of the server", 1000, func(t *testing.T, server, _ *process) *process { stand(t, server); return server }},
 		{"SIGKILL and restart of the server", 1000, func(t *testing.T, server, _ *process) *process {
 			s.kill(t, server)
