@@ -130,7 +130,11 @@ func (e *Event) Err() error {
 		kind = ErrUnreachable
 	}
 	detail := explainStatus(e.Type, errno)
-	if e.Type == EventConnectError && errno == unix.EINVAL && e.subject.rnic {
+	switch {
+	case !e.subject.rnic:
+	case e.Type == EventUnreachable && errno == unix.ETIMEDOUT:
+		detail = "the peer has accepted the TCP connection and not replied: check that its program runs"
+	case e.Type == EventConnectError && errno == unix.EINVAL:
 		detail = "the reply of the peer's kernel is not valid: on iWARP, the server must not send before the client has"
 	}
 	return &Error{Op: op, Object: e.subject.String(), Kind: kind, Errno: errno, Detail: detail}

@@ -318,7 +318,11 @@ func TestDeviceCloseListenerWithRequests(t *testing.T) {
 		check(t, l.Close())
 		check(t, r.Close())
 		for range clients {
-			isError(t, <-results, []error{cm.ErrRejected})
+			err := <-results
+			if rnic() && errors.Is(err, cm.ErrTimeout) {
+				continue // siw does not always reply to a request that arrives while its listener is closed
+			}
+			isError(t, err, []error{cm.ErrRejected})
 		}
 		isError(t, second(l.Accept(ctx)), []error{uverbs.ErrClosed})
 	}

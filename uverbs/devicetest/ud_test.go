@@ -86,6 +86,7 @@ func (s *station) silent(t testing.TB, slot int) {
 // eachGID runs a test with two stations on every RoCE v2 GID of the device.
 func eachGID(t *testing.T, run func(t *testing.T, a, b *station)) {
 	dev := openDevice(t)
+	needEndpoints(t, dev)
 	pd := must(dev.AllocPD())(t)
 	families := map[bool]int{}
 	for _, g := range must(dev.RankGIDs(0, netip.Addr{}))(t) {
