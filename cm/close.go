@@ -12,12 +12,14 @@ import "errors"
 // The caller must close the MRs on the id's PD. The device stays open as long as one
 // of them exists.
 func (id *ID) Close() error {
+	id.connecting.End() // it holds the lock
 	id.mu.Lock()
 	if id.isClosed() {
 		id.mu.Unlock()
 		return nil
 	}
 	if err := errors.Join(id.detachAll(), id.destroyQP(), id.destroyAH(), id.destroySRQ()); err != nil {
+		id.connecting.Resume()
 		id.mu.Unlock()
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 // EventConnectResponse follows instead of EventEstablished. Connect returns [ErrNoQP]
 // if the id has no QP and p is nil, [uverbs.ErrNotSupported] if it has no QP on iWARP, [ErrPrivateData],
 // [uverbs.ErrInvalid] before the route is resolved and for numbers out of range, [uverbs.ErrClosed] after Close, or
-// what the kernel says. On iWARP, the kernel connects by TCP before Connect returns, and Connect also returns
-// [ErrRejected].
+// what the kernel says. On iWARP, the kernel connects by TCP before Connect returns, which Close ends, and Connect also
+// returns [ErrRejected].
 func (id *ID) Connect(p *ConnParam) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -31,11 +31,19 @@ func (id *ID) Connect(p *ConnParam) error {
 		Ece: uapi.RdmaUcmEce{VendorId: id.ece.local.VendorID, AttrMod: id.ece.local.Options},
 	}
 	id.encodeParam(&req.ConnParam, p)
-	if err := id.node.file.Connect(req); err != nil {
+	if err := id.sendRequest(req); err != nil {
 		return id.explainConnect("connect", err, p, connectLimits)
 	}
 	id.life.enter(phaseConnecting)
 	return nil
+}
+
+// sendRequest issues CONNECT. On iWARP, Close ends it, as does the context of [SyncID.Connect]. The caller holds id.mu.
+func (id *ID) sendRequest(req *uapi.RdmaUcmConnect) error {
+	if id.dev.rnic {
+		return id.node.file.ConnectUntil(&id.connecting, req)
+	}
+	return id.node.file.Connect(req)
 }
 
 // Accept accepts a connection request: rdma_accept(3). It moves the QP to RTS.
@@ -210,6 +218,9 @@ func (id *ID) explainConnect(op string, err error, p *ConnParam, l dataLimits) e
 		}
 		return id.wrap(op, id.describe(), err,
 			"the id is not in a state for it: connect follows ResolveRoute, accept a connection request")
+	}
+	if id.connecting.Ended() && errors.Is(err, unix.ECANCELED) { // by Close, or by a context, which is the error then
+		return closed(op, id.describe())
 	}
 	if id.dev.rnic && op == "connect" {
 		for _, errno := range []unix.Errno{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE} {

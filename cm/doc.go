@@ -58,8 +58,9 @@
 //
 //   - The server must not send, write or read before the client has: a message that follows the reply of the kernel at
 //     once may end the client's Connect with EINVAL.
-//   - The kernel connects by TCP while [ID.Connect] waits. If the peer does not reply, this lasts until the kernel
-//     gives up (tcp_syn_retries: about two minutes), and the end of a context does not shorten it.
+//   - Soft-iWARP connects by TCP while [ID.Connect] waits: until the kernel gives up (tcp_syn_retries: about two
+//     minutes) if the peer does not reply. Close and the context of a [SyncID] end it. Meanwhile, Disconnect and the
+//     setters of the id wait.
 //   - A WRITE or a send has completed when it was sent. What the peer refuses ends the connection, also a message for
 //     which it has no receive.
 //   - Only QPs of ids are connected: [ConnParam].QPN without a QP is [uverbs.ErrNotSupported].

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/leak"
+	"github.com/goverbs/goverbs/internal/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"golang.org/x/sys/unix"
 )
@@ -76,6 +77,7 @@ type ID struct {
 
 	closed func() // called when the id has been closed
 
+	connecting  rdmacm.Stop // on iWARP
 	life        life
 	fromRequest bool // created for a connection request
 

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -28,6 +29,44 @@ func TestIWARPConnect(t *testing.T) {
 		t.Errorf("no route: %v", err)
 	}
 	r.Set(func() { clear(r.Refuse) })
+}
+
+// TestIWARPConnectEnds ends Connect while its command waits for the peer, by its context and by Close.
+func TestIWARPConnectEnds(t *testing.T) {
+	r := newRig(t)
+	r.rnic = true
+	l := closing(t, good(Listen("192.0.2.1:0", nil))(t))
+	errCut := errors.New("cut")
+	for _, byClose := range []bool{false, true} {
+		s := good(NewID(PSTCP))(t)
+		check(t, s.ResolveAddr(limit(t), netip.AddrPort{}, l.Addr(), 0))
+		check(t, s.ResolveRoute(limit(t), 0))
+		check(t, s.CreateQP(nil, uverbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1}))
+		waits := make(chan struct{})
+		r.Set(func() {
+			r.Before = func(name string) {
+				if name == "CONNECT" {
+					close(waits)
+					until(t, "the end of the command", s.connecting.Ended)
+				}
+			}
+		})
+		ctx, cut := context.WithCancelCause(limit(t))
+		result := make(chan error, 1)
+		go func() { result <- s.Connect(ctx, nil) }()
+		<-waits
+		if byClose {
+			check(t, s.Close())
+			is(t, "Connect", <-result, uverbs.ErrClosed)
+		} else {
+			cut(errCut)
+			is(t, "Connect", <-result, errCut)
+			is(t, "Connect after its context", s.Connect(limit(t), nil), uverbs.ErrInvalid)
+			check(t, s.Close())
+		}
+		r.Set(func() { r.Before = nil })
+		cut(nil)
+	}
 }
 
 // TestIWARPExternalQP checks that the id must have a QP, and that private data has its own limit.

@@ -77,7 +77,16 @@ func (s *SyncID) SetPaths(ctx context.Context, paths []PathRecord) error {
 // or [ErrTimeout] because of the peer, and context.Cause(ctx) if ctx ends first.
 // Otherwise the errors are those of [ID.Connect].
 func (s *SyncID) Connect(ctx context.Context, p *ConnParam) error {
-	return s.call(ctx, "connect", connectResults, func() error { return s.ID.Connect(p) })
+	const op = "connect"
+	return s.call(ctx, op, connectResults, func() error {
+		stop := context.AfterFunc(ctx, s.connecting.End)
+		defer stop()
+		err := s.ID.Connect(p)
+		if ctx.Err() != nil && errors.Is(err, uverbs.ErrClosed) && !s.isClosed() {
+			return s.canceled(ctx, op)
+		}
+		return err
+	})
 }
 
 // Accept is [ID.Accept], and waits until the peer has confirmed the connection. It
@@ -219,16 +228,21 @@ func (s *SyncID) checkCall(ctx context.Context, op string) error {
 	return nil
 }
 
+// canceled returns the error of a call that ctx has ended, after which calls that wait return an error.
+func (s *SyncID) canceled(ctx context.Context, op string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canceledCall = op
+	return ended(ctx, op, s.name())
+}
+
 // await waits for the event that ends a call, and processes it.
 func (s *SyncID) await(ctx context.Context, op string, fits func(*record) bool) (*Event, error) {
 	for {
 		r, err := s.nextFit(ctx, fits)
 		if err != nil {
 			if ctx.Err() != nil {
-				s.mu.Lock()
-				s.canceledCall = op
-				s.mu.Unlock()
-				return nil, ended(ctx, op, s.name())
+				return nil, s.canceled(ctx, op)
 			}
 			return nil, withOp(op, err)
 		}

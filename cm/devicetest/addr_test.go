@@ -3,6 +3,8 @@ package devicetest
 import (
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,6 +146,42 @@ func TestDeviceSilentNeighbour(t *testing.T) {
 	defer cancel()
 	_, err = cm.Dial(cut, silent.String(), &cm.Options{ResolveTimeout: time.Minute})
 	isError(t, err, []error{errCut})
+}
+
+// TestDeviceSilentPeer dials an address in the device's network that no machine has. The context ends Dial. On iWARP,
+// where the kernel connects by TCP during the command, Close ends Connect, too.
+func TestDeviceSilentPeer(t *testing.T) {
+	begin(t)
+	now := leavesNothing(t)
+	silent := at(netip.MustParseAddr(deviceIP).Next().Next().String(), 4000)
+	cut, cancel := withTimeout(limit(t), 300*time.Millisecond)
+	defer cancel()
+	_, err := cm.Dial(cut, silent.String(), &cm.Options{ResolveTimeout: time.Minute})
+	isError(t, err, []error{errCut})
+	if rnic() {
+		i := must(cm.NewID(cm.PSTCP))(t)
+		check(t, i.ResolveAddr(limit(t), netip.AddrPort{}, silent, 0))
+		check(t, i.ResolveRoute(limit(t), 0))
+		check(t, i.CreateQP(nil, small()))
+		ctx := limit(t)
+		result := make(chan error, 1)
+		go func() { result <- i.Connect(ctx, nil) }()
+		eventually(t, "the request", func() bool { return asks(t) })
+		check(t, i.Close())
+		isError(t, <-result, []error{uverbs.ErrClosed})
+	}
+	now()
+}
+
+// asks reports whether the kernel waits for a peer that it asked for a TCP connection: whether a socket is in SYN_SENT.
+func asks(t *testing.T) bool {
+	t.Helper()
+	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/net/tcp"))(t))) {
+		if f := strings.Fields(line); f[3] == "02" {
+			return true
+		}
+	}
+	return false
 }
 
 // TestDeviceNobodyListens dials a port that no program listens on.

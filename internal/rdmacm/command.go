@@ -28,6 +28,7 @@ type command struct {
 	brief bool               // Go's scheduler is not notified: the kernel replies at once
 
 	file  *File
+	stop  *Stop // of CONNECT, or nil
 	errno unix.Errno
 	wait  monitor.Wait // of NextEvent
 
@@ -47,7 +48,7 @@ var pool = sync.Pool{New: func() any {
 }}
 
 func (c *command) put() {
-	c.file, c.more = nil, nil
+	c.file, c.more, c.stop = nil, nil, nil
 	pool.Put(c)
 }
 
@@ -116,6 +117,16 @@ func (c *command) run(fd uintptr) unix.Errno {
 }
 
 func (c *command) issue(fd uintptr) unix.Errno {
+	if c.stop == nil {
+		return c.call(fd)
+	}
+	if !c.stop.enter(c) {
+		return unix.ECANCELED
+	}
+	return c.stop.leave(c.call(fd))
+}
+
+func (c *command) call(fd uintptr) unix.Errno {
 	if k := c.file.kernel; k != nil {
 		return k.Command(Call{c})
 	}

@@ -13,6 +13,14 @@ func (f *File) Connect(req *uapi.RdmaUcmConnect) error {
 	return send(f, uapi.RDMA_USER_CM_CMD_CONNECT, req)
 }
 
+// ConnectUntil is Connect, and returns ECANCELED if s ends it.
+func (f *File) ConnectUntil(s *Stop, req *uapi.RdmaUcmConnect) error {
+	c, payload := request[uapi.RdmaUcmConnect](uapi.RDMA_USER_CM_CMD_CONNECT)
+	defer c.put()
+	*payload, c.stop = *req, s
+	return f.do(c)
+}
+
 // Listen makes an id accept connection requests. A backlog of 0, or one above the
 // kernel's limit (net.rdma_ucm.max_backlog), stands for that limit.
 func (f *File) Listen(id, backlog uint32) error {

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/internal/nldev"
+	"github.com/goverbs/goverbs/internal/uapi"
 )
 
 // OpenNode opens node in a directory.
@@ -25,4 +26,22 @@ func Trace(on bool, w io.Writer) (restore func()) {
 		tracing.Store(wasOn)
 		traceTo = was
 	}
+}
+
+// IssueHeader issues a command that is a header alone.
+func (f *File) IssueHeader(s *Stop) error {
+	c := start(uapi.RDMA_USER_CM_CMD_CONNECT, 0)
+	defer c.put()
+	c.stop = s
+	return f.do(c)
+}
+
+// Thread returns the thread of the command in progress, or 0.
+func (s *Stop) Thread() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		return 0
+	}
+	return s.tid
 }

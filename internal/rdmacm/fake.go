@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"os"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/uapi"
 	"golang.org/x/sys/unix"
@@ -34,6 +35,9 @@ func (c Call) Frame() []byte { return wordBytes(c.c.frame[:])[:headerSize+c.c.n]
 
 // Header returns the command's header.
 func (c Call) Header() uapi.RdmaUcmCmdHdr { return *header(c.c) }
+
+// Ended reports whether a [Stop] has ended the command: the kernel finds an invalid header when it reads it again.
+func (c Call) Ended() bool { return atomic.LoadUint64(&c.c.frame[0]) == invalid }
 
 // reply returns the memory of the reply.
 func (c Call) reply() []byte {

@@ -70,6 +70,9 @@ func (f *file) Command(c rdmacm.Call) unix.Errno {
 	if before != nil && name != "GET_EVENT" {
 		before(name)
 	}
+	if c.Ended() {
+		return unix.EINVAL
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
