@@ -8,13 +8,15 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ctxerr"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A Handler handles one request of a peer, and returns the reply or an error. [Conn.Handle] calls it in a goroutine of
-// its own. An interceptor is a function that returns a Handler which calls another one.
+// A Handler handles one request of a peer, and returns the reply or an error. [Conn.Handle] calls it in a goroutine
+// that may handle further requests after it: what a Handler sets for its goroutine, as by runtime.LockOSThread, it must
+// undo. An interceptor is a function that returns a Handler which calls another one.
 //
 // ctx has the deadline of the peer's context. It ends when the peer cancels the call, and when the connection ends or
 // is closed: see [Message.Context]. [RequestOf] returns r for ctx and the contexts made of it. The bytes of r must not
@@ -78,13 +80,14 @@ func (c *Conn) Handle(ctx context.Context, h Handler, o *HandleOptions) error {
 	if o != nil && o.MaxHandlers != 0 {
 		limit = o.MaxHandlers
 	}
-	s := &handling{c: c, handler: h, freed: make(chan struct{}, 1)}
+	s := &handling{c: c, handler: h, freed: make(chan struct{}, 1), further: make(chan Message)}
 	if err := s.begin(limit); err != nil {
 		return c.opError("handle calls of", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.end()
 	defer s.running.Wait()
+	defer close(s.further)
 	defer cancel()
 	for {
 		m, err := s.next(ctx)
@@ -93,10 +96,11 @@ func (c *Conn) Handle(ctx context.Context, h Handler, o *HandleOptions) error {
 			return nil
 		case err != nil:
 			return err
-		case m.Buffer.m == nil:
-			s.running.Go(func() { s.refuse(ctx, m) })
+		}
+		select {
+		case s.further <- m:
 		default:
-			s.running.Go(func() { s.run(ctx, m) })
+			s.running.Go(func() { s.work(ctx, m) })
 		}
 	}
 }
@@ -107,7 +111,13 @@ type handling struct {
 	handler Handler
 	running sync.WaitGroup // goroutines
 	freed   chan struct{}  // has room for one: a handler has returned
+	further chan Message   // to a spare
+	spares  atomic.Int32   // goroutines that wait for a message to handle
 }
+
+// maxSpares is how many spares a connection has at most: enough for calls one after the other, and little memory beside
+// thousands of idle connections. A goroutine that is started for a message must grow its stack.
+const maxSpares = 1
 
 func (s *handling) begin(limit int) error {
 	if limit < 1 || limit > maxDepth {
@@ -259,6 +269,20 @@ func (s *handling) fetched() {
 	s.c.mu.Lock()
 	defer s.c.unlock()
 	s.c.fetches--
+}
+
+// work handles a message, and further ones unless there are enough spares.
+func (s *handling) work(ctx context.Context, m Message) {
+	for ok := true; ok; s.spares.Add(-1) {
+		if m.Buffer.m == nil {
+			s.refuse(ctx, m)
+		} else {
+			s.run(ctx, m)
+		}
+		if ok = s.spares.Add(1) <= maxSpares; ok {
+			m, ok = <-s.further
+		}
+	}
 }
 
 // run calls the handler for a message, replies and releases it.

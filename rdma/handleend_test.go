@@ -1,8 +1,14 @@
 package rdma
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -272,4 +278,78 @@ func TestHandleNoReplies(t *testing.T) {
 			t.Errorf("Handle returns %v", err)
 		}
 	}
+}
+
+// TestHandleSpares checks that goroutines handle further messages, that no more than maxSpares wait for them, and that
+// one whose handler has ended it does not.
+func TestHandleSpares(t *testing.T) {
+	clients, servers, _ := honestConns(t, 1, nil, nil)
+	c, ctx := clients[0], bounded(t)
+	began, release := make(chan string, 32), make(chan struct{})
+	handled := handledBy(ctx, servers[0], func(_ context.Context, r *Request) ([]byte, error) {
+		began <- goroutine()
+		<-release
+		if r.Len() == 0 {
+			runtime.Goexit()
+		}
+		return nil, nil
+	}, 32)
+	call := func(b []byte) error {
+		m, err := c.Call(ctx, b)
+		m.Release()
+		return err
+	}
+	var calls sync.WaitGroup
+	for i := range 20 {
+		calls.Go(func() {
+			if err := call(make([]byte, i%2)); (err == nil) != (i%2 == 1) {
+				t.Error(err)
+			}
+		})
+	}
+	ids := map[string]bool{}
+	for range 20 {
+		ids[<-began] = true
+	}
+	if len(ids) != 20 {
+		t.Errorf("20 handlers run in %d goroutines", len(ids))
+	}
+	close(release)
+	calls.Wait()
+	eventually(t, ctx, servers[0], "the others have ended", func() bool {
+		all, waiting := workers()
+		return all == maxSpares && waiting == maxSpares
+	})
+	for range 10 {
+		if err := call([]byte{1}); err != nil {
+			t.Error(err)
+		}
+		if id := <-began; !ids[id] {
+			t.Error("a handler runs in a new goroutine")
+		}
+	}
+	closeAll(t, c, servers[0])
+	if err := <-handled; err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// goroutine returns a name of the goroutine that calls it.
+func goroutine() string {
+	name, _, _ := strings.Cut(string(stacks(false)), " [")
+	return name
+}
+
+// parked matches a goroutine that waits for a message to handle.
+var parked = regexp.MustCompile(`\[chan receive.*\]:\n\S+\(\*handling\)\.work\(`)
+
+// workers returns how many goroutines handle messages or wait for them, and how many wait.
+func workers() (all, waiting int) {
+	b := stacks(true)
+	return bytes.Count(b, []byte("(*handling).work(")), len(parked.FindAll(b, -1))
+}
+
+func stacks(all bool) []byte {
+	b := make([]byte, 1<<20)
+	return b[:runtime.Stack(b, all)]
 }
