@@ -18,7 +18,7 @@ import (
 type cq struct {
 	subs []sub
 	size int    // completions of all rings
-	next int    // the ring that is polled next, so that all have their turn
+	next *sub   // the ring that is polled next, so that all have their turn
 	cc   uint32 // completions polled so far
 	sn   uint32 // events so far, as of Arm: a field of the register
 
@@ -27,6 +27,7 @@ type cq struct {
 	db      register              // its mem is nil if the CQ has no events
 	failure atomic.Pointer[error] // what Poll returns if the queue is empty, or nil
 	retired atomic.Bool
+	special atomic.Bool // polls end in pollAny: the CQ has several rings, is retired, or has failed
 }
 
 // A sub is a ring of completions.
@@ -35,6 +36,7 @@ type sub struct {
 	mask uint32
 	cur  uint32 // completions polled so far
 	turn uint64 // the phase that the next one has
+	next *sub
 }
 
 // CreateCQ implements driver.Context.
@@ -76,8 +78,11 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 func (q *cq) use(size, n int) {
 	q.subs, q.size = make([]sub, n), n*size
 	for i := range q.subs {
-		q.subs[i] = sub{ring: entries(q.mem, i*size*entrySize, size), mask: uint32(size - 1), turn: phase}
+		q.subs[i] = sub{ring: entries(q.mem, i*size*entrySize, size), mask: uint32(size - 1), turn: phase,
+			next: &q.subs[(i+1)%n]}
 	}
+	q.next = &q.subs[0]
+	q.special.Store(n > 1)
 }
 
 // Ready implements driver.CQ.
@@ -116,7 +121,9 @@ func (q *cq) Arm(solicitedOnly bool, events uint32) error {
 }
 
 // ring stores to the register. Stores that do not arm have the number of events too.
-func (q *cq) ring(flags uint32) { q.db.store(q.cc&0xffff | q.sn | flags) }
+func (q *cq) ring(flags uint32) { q.db.store(q.serial(flags)) }
+
+func (q *cq) serial(flags uint32) uint32 { return q.cc&0xffff | q.sn | flags }
 
 func (q *cq) unsupported(op, detail string) error {
 	return &uverbs.Error{Op: op, Kind: uverbs.ErrNotSupported, Errno: unix.EOPNOTSUPP, Detail: detail}
@@ -128,11 +135,15 @@ func (q *cq) Resize(int, driver.ResizeCommand) (driver.Reply, error) {
 }
 
 // Fail implements driver.CQ.
-func (q *cq) Fail(err error) { q.failure.Store(&err) }
+func (q *cq) Fail(err error) {
+	q.failure.Store(&err)
+	q.special.Store(true)
+}
 
 // Retire implements driver.CQ.
 func (q *cq) Retire(inUse bool) error {
 	q.retired.Store(true)
+	q.special.Store(true)
 	return provider.Join(q.mem.Release(inUse), q.db.mem.Release(inUse))
 }
 

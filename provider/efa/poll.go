@@ -17,6 +17,7 @@ const entrySize = 32
 // The fields of the first word of a cqe.
 const (
 	statusAt    = 16
+	statusMask  = 0xff << statusAt
 	phase       = 1 << 24
 	queueMask   = 3 << 25
 	ofSend      = 1 << 25
@@ -72,15 +73,20 @@ func (s *sub) peek(ahead uint32) (v uint64, there bool) {
 	return v, v&phase == turn
 }
 
+// pass passes the next entry.
+func (s *sub) pass() {
+	if s.cur++; s.cur&s.mask == 0 {
+		s.turn ^= phase
+	}
+}
+
 // take returns the next entry, or nil if the device has not written it.
 func (s *sub) take() (e *cqe, v uint64) {
 	e = &s.ring[s.cur&s.mask]
 	if v = mmio.Acquire64(&e[0]); v&phase != s.turn {
 		return nil, 0
 	}
-	if s.cur++; s.cur&s.mask == 0 {
-		s.turn ^= phase
-	}
+	s.pass()
 	return e, v
 }
 
@@ -93,23 +99,79 @@ func (s *sub) untake() {
 }
 
 // take returns the next completion of any ring, and the ring.
-func (q *cq) take() (e *cqe, v uint64, from int) {
+func (q *cq) take() (e *cqe, v uint64, from *sub) {
 	for range q.subs {
 		from = q.next
-		if q.next++; q.next == len(q.subs) {
-			q.next = 0
-		}
-		if e, v = q.subs[from].take(); e != nil {
+		q.next = from.next
+		if e, v = from.take(); e != nil {
 			q.cc++
 			return e, v, from
 		}
 	}
-	return nil, 0, 0
+	return nil, 0, nil
 }
 
-// Poll implements driver.CQ.
+// Poll implements driver.CQ. The loop handles the entries of requests that have succeeded. It leaves the rest of the
+// call to pollAny at the first other entry.
+//
+//go:nosplit
 func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
-	before := q.cc
+	s, v := q.next, uint64(0)
+	for ; n < len(wcs); n++ {
+		e := s.at(s.cur)
+		if v = mmio.Acquire64(&e[0]); v&phase != s.turn {
+			break
+		}
+		page := q.ctx.qps.page(uint8(v >> (numberAt + 8))).Load()
+		if page == nil {
+			break
+		}
+		p := page[uint8(v>>numberAt)].qp.Load()
+		if p == nil {
+			break
+		}
+		r := &p.sq.requests
+		if kind := uint32(v) & (queueMask | statusMask | unsolicited); kind == ofReceive {
+			r = &p.rq.requests
+		} else if kind != ofSend {
+			break
+		}
+		x := r.find(uint16(v))
+		if x == nil || !x.outstanding {
+			break
+		}
+		wc := &wcs[n]
+		*wc = uverbs.WC{}
+		wc.WRID, wc.QPNum = x.wrID, uint32(uint16(v>>numberAt))
+		x.outstanding = false
+		r.put(uint16(v))
+		if v&(queueMask|opMask<<cqeOpAt) != ofSend {
+			complete(wc, e, v)
+		}
+		s.pass()
+		s = s.next
+	}
+	if n > 0 {
+		q.next = s
+		q.cc += uint32(n)
+	}
+	if n < len(wcs) && v&phase == s.turn || q.special.Load() {
+		return q.pollAny(wcs, n)
+	}
+	if n > 0 && q.db.mem != nil {
+		if mmio.Store32(q.db.at, q.serial(0)); q.db.bells != nil {
+			q.db.simulate(q.serial(0))
+		}
+	}
+	runtime.KeepAlive(q)
+	return n, nil
+}
+
+// pollAny continues a Poll that has found n completions and has not told the device of them.
+//
+//go:noinline
+func (q *cq) pollAny(wcs []uverbs.WC, n int) (_ int, err error) {
+	before := q.cc - uint32(n)
 	for left := q.size; n < len(wcs) && left > 0; { // a device may write entries to drop for ever
 		e, v, ring := q.take()
 		if e == nil {
@@ -127,7 +189,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 		if n == 0 {
 			err = provider.ErrCompletion
 		} else { // the next call returns the error
-			q.subs[ring].untake()
+			ring.untake()
 			q.next, q.cc = ring, q.cc-1
 		}
 		break
@@ -187,17 +249,21 @@ func (q *cq) decode(wc *uverbs.WC, e *cqe, v uint64) (found int) {
 	}
 	*wc = uverbs.WC{WRID: wrID, QPNum: uint32(uint16(v >> numberAt)), Status: statusOf(v),
 		VendorErr: uint32(uint8(v >> statusAt))}
+	complete(wc, e, v)
+	return valid
+}
+
+// sendOpcodes is indexed by the operations of the device.
+var sendOpcodes = [opMask + 1]uverbs.WCOpcode{hwRead: uverbs.WCRead, hwWrite: uverbs.WCWrite}
+
+// complete fills in what depends on the operation.
+//
+//go:nosplit
+func complete(wc *uverbs.WC, e *cqe, v uint64) {
 	op := v >> cqeOpAt & opMask
 	if v&queueMask == ofSend {
-		switch op {
-		case hwWrite:
-			wc.Opcode = uverbs.WCWrite
-		case hwRead:
-			wc.Opcode = uverbs.WCRead
-		default:
-			wc.Opcode = uverbs.WCSend
-		}
-		return valid
+		wc.Opcode = sendOpcodes[op]
+		return
 	}
 	rest := e[1]
 	wc.Opcode, wc.ByteLen = uverbs.WCRecv, uint32(v>>lengthAt)
@@ -209,5 +275,4 @@ func (q *cq) decode(wc *uverbs.WC, e *cqe, v uint64) (found int) {
 	if v&withImm != 0 {
 		wc.Flags, wc.Imm = uverbs.WCWithImm, uint32(rest>>32)
 	}
-	return valid
 }

@@ -115,6 +115,7 @@ func (q *qp) configure(cfg *uverbs.QPConfig, env provider.QPEnv) {
 	if !cfg.SignalAll {
 		s.required = uverbs.Signaled
 	}
+	s.simple()
 	q.rq.maxSGE = cfg.MaxRecvSGE
 	generation := q.ctx.qps.next(q.number)
 	s.requests.init(cfg.MaxSendWR, generation)

@@ -19,6 +19,7 @@ type register struct {
 	bells  ioctl.Doorbells
 	page   uint32
 	offset uint32
+	stored [4]byte
 }
 
 // mapRegister maps the page with a register.
@@ -31,13 +32,24 @@ func (c *deviceContext) mapRegister(op string, key uint64, offset uint32) (r reg
 	if err != nil {
 		return r, provider.KernelError(op, "", err)
 	}
-	return register{wordAt(m, int(offset)), m, c.bells, uint32(key / uint64(page)), offset}, nil
+	return register{at: wordAt(m, int(offset)), mem: m, bells: c.bells, page: uint32(key / uint64(page)),
+		offset: offset}, nil
 }
 
 // store writes to the register.
+//
+//go:nosplit
 func (r *register) store(v uint32) {
 	mmio.Store32(r.at, v)
 	if r.bells != nil {
-		r.bells.Doorbell(r.page, r.offset, binary.LittleEndian.AppendUint32(nil, v))
+		r.simulate(v)
 	}
+}
+
+// simulate tells the device in memory what has been stored.
+//
+//go:noinline
+func (r *register) simulate(v uint32) {
+	binary.LittleEndian.PutUint32(r.stored[:], v)
+	r.bells.Doorbell(r.page, r.offset, r.stored[:])
 }

@@ -1,6 +1,10 @@
 package efa
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/mmio"
+)
 
 // requests are those of a queue that have not completed. Each has a number, which the descriptor and
 // the completion have. Posts take free numbers, and polls return them; each side has its own lock, so
@@ -14,8 +18,8 @@ type requests struct {
 	mask  uint32        // length of free minus 1
 	next  uint32        // numbers that posts have taken so far
 	base  atomic.Uint32 // the generation's bits of an id, or noBase
-	taken atomic.Uint32 // next, as of the last doorbell. Polls read the notes of these requests
-	freed atomic.Uint32 // numbers that were free at first or that polls have returned
+	taken uint32        // next, as of the last doorbell, atomic. Polls read the notes of these requests
+	freed uint32        // numbers that were free at first or that polls have returned, atomic
 }
 
 // A note is what a completion needs to know of its request.
@@ -44,8 +48,8 @@ func (r *requests) reset(generation uint32) {
 		r.free[i] = uint16(i)
 	}
 	r.next = 0
-	r.taken.Store(0)
-	r.freed.Store(uint32(len(r.notes)))
+	mmio.Release32(&r.taken, 0)
+	mmio.Release32(&r.freed, uint32(len(r.notes)))
 	r.base.Store(generation * (r.mask + 1) % noBase)
 }
 
@@ -53,7 +57,9 @@ func (r *requests) reset(generation uint32) {
 func (r *requests) current(id uint16) bool { return uint32(id)&^r.mask == r.base.Load() }
 
 // full reports whether no number is free, ahead numbers after the next one.
-func (r *requests) full(ahead uint32) bool { return r.next+ahead == r.freed.Load() }
+func (r *requests) full(ahead uint32) bool { return r.next+ahead == r.polled() }
+
+func (r *requests) polled() uint32 { return atomic.LoadUint32(&r.freed) }
 
 // id returns the id for a request with the free number that is ahead numbers after the next one.
 func (r *requests) id(ahead uint32, wrID uint64) uint16 {
@@ -69,25 +75,38 @@ func (r *requests) take() {
 }
 
 // publish lets polls see the numbers that have been taken. It precedes the doorbell.
-func (r *requests) publish() { r.taken.Store(r.next) }
+func (r *requests) publish() { mmio.Release32(&r.taken, r.next) }
 
-// release returns the WRID of a request, whose id is current, and frees its number. It returns false if
-// the request is not outstanding.
-func (r *requests) release(id uint16) (wrID uint64, ok bool) {
-	number, freed := id&uint16(r.mask), r.freed.Load()
-	if int(number) >= len(r.notes) || r.taken.Load() == freed-uint32(len(r.notes)) {
-		return 0, false // there is no such number, or no request is outstanding
+// find returns the note of a request whose completion has an id, or nil if there is no such number, no request is
+// outstanding, or the id is of another generation. The request may not be outstanding.
+func (r *requests) find(id uint16) *note {
+	number, notes, free := uint32(id)&r.mask, uint32(len(r.notes)), r.freed
+	base, taken := r.base.Load(), atomic.LoadUint32(&r.taken)
+	if uint32(id)-number != base || number >= notes || free-taken == notes {
+		return nil
 	}
-	n := &r.notes[number]
-	if !n.outstanding {
+	return r.note(uint16(number))
+}
+
+// put frees the number of an id. A post may use the note again then.
+func (r *requests) put(id uint16) {
+	*r.number(r.freed) = id & uint16(r.mask)
+	mmio.Release32(&r.freed, r.freed+1)
+}
+
+// release returns the WRID of a request, and frees its number. It returns false if the request is not outstanding.
+func (r *requests) release(id uint16) (wrID uint64, ok bool) {
+	n := r.find(id)
+	if n == nil || !n.outstanding {
 		return 0, false
 	}
-	wrID = n.wrID // a post may use the note again once the number is free
+	wrID = n.wrID
 	n.outstanding = false
-	r.free[freed&r.mask] = number
-	r.freed.Store(freed + 1)
+	r.put(id)
 	return wrID, true
 }
 
 // outstanding returns how many requests have not completed.
-func (r *requests) outstanding() int { return len(r.notes) - int(r.freed.Load()-r.taken.Load()) }
+func (r *requests) outstanding() int {
+	return len(r.notes) - int(atomic.LoadUint32(&r.freed)-atomic.LoadUint32(&r.taken))
+}

@@ -13,7 +13,7 @@ import (
 func TestWRIDOfReusedNumber(t *testing.T) {
 	const n = 2000
 	var r requests
-	r.init(1, 1)
+	r.init(1, 0)
 	go func() {
 		for i := range uint64(n) {
 			for r.full(0) {

@@ -63,7 +63,20 @@ func (r *recvQueue) write(wr *uverbs.RecvWR) {
 	}
 }
 
-// PostRecv implements driver.QP.
+// post writes any receive.
+//
+//go:noinline
+func (r *recvQueue) post(wr *uverbs.RecvWR) error {
+	err := r.check(wr)
+	if err == nil {
+		r.write(wr)
+	}
+	return err
+}
+
+// PostRecv implements driver.QP. The loop writes receives with one SGE, without a call of a function.
+//
+//go:nosplit
 func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 	r := &q.rq
 	if r.ended {
@@ -71,15 +84,27 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 	}
 	before := r.cur
 	for ; n < len(wrs); n++ {
-		if err = r.check(&wrs[n]); err != nil {
-			break
+		wr := &wrs[n]
+		freed := r.polled()
+		if len(wr.SGL) != 1 || wr.SGL[0].Length > uverbs.MaxMessage || r.next == freed {
+			if err = r.post(wr); err != nil {
+				break
+			}
+			continue
 		}
-		r.write(&wrs[n])
+		sge, number := &wr.SGL[0], *r.number(r.next)
+		*r.note(number) = note{wr.WRID, true}
+		*r.at(r.cur) = recvWQE{sge.Addr, uint64(uint16(r.base.Load())) | uint64(number) | recvFirst | recvLast |
+			uint64(min(sge.Length, maxRecvSGE))<<recvLengthAt | uint64(sge.LKey&keyMask)<<32}
+		r.next++
+		r.cur++
 	}
 	if r.cur != before {
 		r.publish()
 		mmio.ToDevice()
-		r.db.store(r.cur & 0xffff)
+		if mmio.Store32(r.db.at, r.cur&0xffff); r.db.bells != nil {
+			r.db.simulate(r.cur & 0xffff)
+		}
 	}
 	runtime.KeepAlive(q)
 	return n, err

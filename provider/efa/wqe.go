@@ -88,7 +88,7 @@ func (c *deviceContext) operationsOf(typ uverbs.QPType) *operations {
 
 // setSGE writes an SGE to the words at i.
 func (w *sendWQE) setSGE(i int, s *uverbs.SGE) {
-	w[i&7], w[(i+1)&7] = uint64(s.Length)|uint64(s.LKey&keyMask)<<32, s.Addr
+	w[i&7], w[(i+1)&7] = wordsOf(s)
 }
 
 // setRemote writes the peer's memory of n bytes.

@@ -4,11 +4,14 @@ package compare
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +38,8 @@ func Cost(t *testing.T, p Program, size Size, create func(t testing.TB) Costed) 
 		runCopy(t, p, size, create)
 		return
 	}
-	forC, forGo := costOfC(t, p, size, create), costOfGo(t)
+	forC := costOfC(t, p, size, create)
+	forGo, functions := costOfGo(t)
 	for i, name := range names {
 		c, g := average(forC, i), average(forGo, i)
 		t.Logf("%-22s Go %7.1f  C %7.1f  ratio %.2f", name, g, c, g/c)
@@ -43,6 +47,20 @@ func Cost(t *testing.T, p Program, size Size, create func(t testing.TB) Costed) 
 			t.Errorf("%s: nothing has been counted", name)
 		}
 	}
+	for i, name := range names {
+		t.Logf("Go's instructions to %s: %s", name, most(functions[(rounds-1)*len(names)+i]))
+	}
+}
+
+// most lists the functions with the most instructions.
+func most(functions map[string]int) (list string) {
+	names := slices.SortedFunc(maps.Keys(functions), func(a, b string) int {
+		return cmp.Or(functions[b]-functions[a], strings.Compare(a, b))
+	})
+	for _, f := range names[:min(len(names), 12)] {
+		list += fmt.Sprintf("\n%8d %s", functions[f], f)
+	}
+	return list
 }
 
 const (
@@ -147,8 +165,8 @@ func costOfC(t *testing.T, p Program, size Size, create func(t testing.TB) Coste
 	return parts
 }
 
-// costOfGo runs the test in a copy of this process.
-func costOfGo(t *testing.T) (parts []int) {
+// costOfGo runs the test in a copy of this process. It also returns which functions the instructions are of.
+func costOfGo(t *testing.T) (parts []int, functions []map[string]int) {
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	c.Env = append(os.Environ(), inCopy+"=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	tid, theirs, err := os.Pipe()
@@ -173,7 +191,9 @@ func costOfGo(t *testing.T) (parts []int) {
 	if _, err := fmt.Fscan(bufio.NewReader(tid), &id); err != nil {
 		t.Fatalf("%v: %v\n%s", err, c.Wait(), out.String())
 	}
+	var of *stepper
 	count := func(s *stepper) error {
+		of = s
 		s.ofGo()
 		return s.freeze(c.Process.Pid)
 	}
@@ -181,7 +201,7 @@ func costOfGo(t *testing.T) (parts []int) {
 	if err := c.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	return parts
+	return parts, of.functions
 }
 
 // runCopy is what the copy does.

@@ -23,6 +23,8 @@ type stepper struct {
 	// trapped is called when an instruction is interrupted by a signal.
 	trapped func()
 	until   uint64 // where to run to without counting, or 0
+	// functions are the instructions of each function, by part. They are known of Go only.
+	functions []map[string]int
 }
 
 // attach stops the thread.
@@ -62,6 +64,7 @@ func (s *stepper) parts(n int) (all []int, err error) {
 		if err := s.toMark(); err != nil {
 			return all, err
 		}
+		s.functions = append(s.functions, make(map[string]int))
 		count, err := s.part()
 		if err != nil {
 			return all, err
@@ -264,7 +267,7 @@ func (s *stepper) freeze(pid int) error {
 }
 
 // ofGo counts the instructions of a program that is a copy of this process, but not those of this package and of the
-// device in memory. Posts and polls allocate nothing but what is stored to a register of that device.
+// device in memory. Those begin with the function simulate of a provider.
 func (s *stepper) ofGo() {
 	s.counts = func(regs *unix.PtraceRegs) bool {
 		f := runtime.FuncForPC(uintptr(regs.Rip))
@@ -272,11 +275,16 @@ func (s *stepper) ofGo() {
 			return false
 		}
 		name := f.Name()
-		if strings.HasSuffix(name, "fakedev.(*Kernel).Doorbell") || name == "runtime.growslice" {
+		if strings.HasSuffix(name, ").simulate") {
 			if s.until = s.word(uintptr(regs.Rsp)); s.until != 0 {
 				return false
 			}
 		}
-		return !strings.Contains(name, "/cshim/compare.") && !strings.HasPrefix(name, "golang.org/x/sys/unix.")
+		if strings.Contains(name, "/cshim/compare.") || strings.HasPrefix(name, "golang.org/x/sys/unix.") ||
+			strings.HasSuffix(name, "-fm") { // a method value, which is the program's
+			return false
+		}
+		s.functions[len(s.functions)-1][name[strings.LastIndexByte(name, '/')+1:]]++
+		return true
 	}
 }
