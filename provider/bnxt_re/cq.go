@@ -19,6 +19,7 @@ type cq struct {
 	phase    uint64 // that it has
 	epoch    uint32 // changes when head goes back to 0
 	taken    uint32 // entries polled, if the doorbell is deferred since the last one
+	half     uint32 // of the entries of the ring
 	deferred bool   // the doorbell is rung when half of the entries have been polled
 
 	flushed flushList
@@ -33,6 +34,7 @@ type cq struct {
 	wake    func()                // wakes a goroutine that waits for a completion, or nil
 	failure atomic.Pointer[error] // what Poll returns if the queue is empty, or nil
 	retired atomic.Bool
+	halted  atomic.Bool // retired, or failed
 }
 
 // A flushList has the QPs of a CQ for whose requests the device has no completions any more. Poll completes them.
@@ -61,7 +63,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 	if q.mem, err = c.ringMemory(cfg.Memory, op, depth*entrySize); err != nil {
 		return nil, reply, err
 	}
-	q.ring = entriesOf(q.mem, depth)
+	q.ring, q.half = entriesOf(q.mem, depth), uint32(depth)/2
 	resp := new(uapi.BnxtReCqResp)
 	reply, err = create(ioctl.BytesOf(&uapi.BnxtReCqReq{CqVa: addressOf(q.mem)}), ioctl.BytesOf(resp))
 	if err != nil {
@@ -102,11 +104,15 @@ func (q *cq) wakeUp() {
 }
 
 // Fail implements driver.CQ.
-func (q *cq) Fail(err error) { q.failure.Store(&err) }
+func (q *cq) Fail(err error) {
+	q.failure.Store(&err)
+	q.halted.Store(true)
+}
 
 // Retire implements driver.CQ.
 func (q *cq) Retire(inUse bool) error {
 	q.retired.Store(true)
+	q.halted.Store(true)
 	return provider.Join(q.mem.Release(inUse), q.lost.Release(inUse), q.toggle.page.Release(inUse))
 }
 

@@ -114,7 +114,7 @@ func (p *pacer) waiting() uint32 {
 
 // wait delays a doorbell if the kernel says so.
 func (p *pacer) wait() {
-	if p == nil || rand.Uint32()&0xffff >= mmio.Load32(&p.words[pacedAt]) {
+	if rand.Uint32()&0xffff >= mmio.Load32(&p.words[pacedAt]) {
 		return
 	}
 	alarm := mmio.Load32(&p.words[alarmAt])

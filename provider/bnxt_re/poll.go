@@ -20,12 +20,14 @@ const (
 	typeAt    = 1
 	typeMask  = 15
 	statusAt  = 8
-	withImm   = 1 << 17
-	withInv   = 1 << 18 // RC only
-	ofWrite   = 1 << 19
-	tagAt     = 32
-	tagMask   = 1<<20 - 1
-	sourceAt  = 56
+
+	statusMask = 0xff << statusAt
+	withImm    = 1 << 17
+	withInv    = 1 << 18 // RC only
+	ofWrite    = 1 << 19
+	tagAt      = 32
+	tagMask    = 1<<20 - 1
+	sourceAt   = 56
 )
 
 // Types of entries: enum bnxt_re_wc_type.
@@ -116,7 +118,7 @@ func (q *cq) consume() {
 // release tells the device of the entries that were polled: if that is deferred, when they are many.
 func (q *cq) release() {
 	if q.deferred {
-		if q.taken < uint32(len(q.ring))/2 {
+		if q.taken < q.half {
 			return
 		}
 		q.taken = 0
@@ -131,9 +133,54 @@ const (
 	invalid         // the entry names no request
 )
 
-// Poll implements driver.CQ.
+// Poll implements driver.CQ. The loop handles the entries of one request of RC that has succeeded. It leaves the rest
+// of the call to pollAny at the first other entry.
+//
+//go:nosplit
 func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
-	polled := false
+	if len(q.kept) > 0 {
+		return q.pollAny(wcs, 0)
+	}
+	v := uint64(0)
+	for ; n < len(wcs); n++ {
+		e := q.entry()
+		if v = mmio.Acquire64(&e[3]); v&phaseMask != q.phase {
+			break
+		}
+		wc, done := &wcs[n], false
+		switch uint32(v) & (typeMask<<typeAt | statusMask) {
+		case typeSend << typeAt:
+			if p := q.ctx.qps.Get(e[0]); p != nil && p.sq.cq == q {
+				done = p.completeSend(wc, uint16(e[1]))
+			}
+		case typeRecvRC << typeAt:
+			if p := q.ctx.qps.Get(e[1]); p != nil && p.rq.cq == q && p.srq == nil {
+				done = p.completeOne(wc, e, v)
+			}
+		}
+		if !done {
+			break
+		}
+		q.consume()
+		if q.deferred && q.taken >= q.half {
+			q.release()
+		}
+	}
+	if n < len(wcs) && (v&phaseMask == q.phase || q.flushed.any.Load()) || q.halted.Load() {
+		return q.pollAny(wcs, n)
+	}
+	if n > 0 && !q.deferred {
+		q.release()
+	}
+	runtime.KeepAlive(q)
+	return n, nil
+}
+
+// pollAny continues a Poll that has found n completions.
+//
+//go:noinline
+func (q *cq) pollAny(wcs []uverbs.WC, n int) (_ int, err error) {
+	polled := n > 0
 	// The loop ends: a device may write entries without completions for ever.
 	for left := len(q.ring) + len(q.kept); n < len(wcs) && left > 0; left-- {
 		e, v, there := q.peek(0)
@@ -286,6 +333,53 @@ func (p *qp) completeSends(wcs []uverbs.WC, index uint16, status uint8) (n, foun
 		return n, more
 	}
 	return n, consumed
+}
+
+// completeSend completes a signaled request. It returns false if the index names more than one request, or none.
+//
+//go:nosplit
+func (p *qp) completeSend(wc *uverbs.WC, index uint16) bool {
+	s := &p.sq
+	done := s.completed.Load()
+	last := s.last + 1
+	if last == s.size {
+		last = 0
+	}
+	x := s.note(done)
+	if uint32(index) != last || s.announced.Load() == done || !x.signaled {
+		return false
+	}
+	*wc = uverbs.WC{}
+	wc.WRID, wc.QPNum, wc.Opcode = x.wrID, p.number, x.op
+	if x.op >= uverbs.WCRead {
+		wc.ByteLen = x.bytes
+	}
+	s.last = last
+	s.completed.Store(done + 1)
+	return true
+}
+
+// completeOne completes a receive of an RC queue pair. It returns false if it is not the oldest one.
+//
+//go:nosplit
+func (p *qp) completeOne(wc *uverbs.WC, e *cqe, v uint64) bool {
+	r := &p.rq
+	done := r.completed.Load()
+	if r.announced.Load() == done || uint32(v>>tagAt)&tagMask != r.last || p.sq.typ != uverbs.RC {
+		return false
+	}
+	*wc = uverbs.WC{}
+	wc.WRID, wc.QPNum, wc.Opcode = *r.wrID(r.last), p.number, uverbs.WCRecv
+	if v&(withImm|withInv) == 0 {
+		wc.ByteLen = uint32(e[0])
+	} else {
+		p.decodeRecv(wc, e, v)
+	}
+	if r.last++; r.last == r.size {
+		r.last = 0
+	}
+	r.completed.Store(done + 1)
+	return true
 }
 
 // sent returns the completion of a request that has succeeded.

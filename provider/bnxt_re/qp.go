@@ -207,6 +207,7 @@ func (q *qp) configure(cfg *uverbs.QPConfig, env provider.QPEnv) {
 	s, r := &q.sq, &q.rq
 	s.typ, s.ops, s.pd, s.owner = cfg.Type, q.ctx.operationsOf(cfg.Type), env.PD, env.Owner
 	s.maxSGE, s.maxInline, s.signalAll = cfg.MaxSendSGE, cfg.MaxInline, cfg.SignalAll
+	s.setSimple()
 	s.cq, _ = env.SendCQ.(*cq)
 	s.bell, r.bell = &q.ctx.bell, &q.ctx.bell
 	s.mtu = 256 // until Modify sets that of the path

@@ -63,7 +63,7 @@ func (q *cq) Resize(n int, resize driver.ResizeCommand) (driver.Reply, error) {
 	if q.head > 0 { // the device takes an index below the last one for one of the next round
 		q.epoch ^= 1
 	}
-	q.mem, q.ring, q.head, q.phase = mem, entriesOf(mem, depth), 0, 1
+	q.mem, q.ring, q.half, q.head, q.phase = mem, entriesOf(mem, depth), uint32(depth)/2, 0, 1
 	q.ctx.bell.ring(ackCutOff, q.number, q.head, q.epoch, toggle)
 	reply.Entries = q.entries()
 	return reply, provider.Join(err, old.Retire())

@@ -68,11 +68,17 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 			err = uverbs.ErrQueueFull
 			break
 		}
-		if err = checkRecv(wr, r.maxSGE); err != nil {
+		if len(wr.SGL) == 1 && wr.SGL[0].Length <= uverbs.MaxMessage {
+			slots := r.slots()
+			slots[0] = slotWords{receive | (headSlots+1)<<slotsAt, uint64(r.number)}
+			slots[1] = slotWords{}
+			slots[2].setSGE(&wr.SGL[0])
+		} else if err = checkRecv(wr, r.maxSGE); err == nil {
+			writeRecv(r.ring[r.number*r.stride:][:r.stride], wr, r.number, max(len(wr.SGL), 1))
+		} else {
 			break
 		}
-		writeRecv(r.ring[r.number*r.stride:][:r.stride], wr, r.number, max(len(wr.SGL), 1))
-		r.wrIDs[r.number] = wr.WRID
+		*r.wrID(r.number) = wr.WRID
 		r.count++
 		if r.number++; r.number == r.size {
 			r.number, r.epoch = 0, r.epoch^1

@@ -34,6 +34,8 @@ type sendQueue struct {
 	number    uint32
 	typ       uverbs.QPType
 	ops       *operations
+	kinds     [driver.Opcodes]uint8 // which operations PostSend handles itself
+	flags     [8]uint64             // by uverbs.SendFlags
 	pd        *driver.PD
 	owner     provider.QPOwner
 	cq        *cq
@@ -204,10 +206,16 @@ func (s *sendQueue) finish() error {
 	}
 	*s.slot(0) = slotWords{r.op.hw | r.flags | uint64(slots)<<slotsAt, first}
 	if s.typ == uverbs.RC {
-		s.writePSN()
+		s.writePSN(r.code, uint32(r.total))
 	}
-	s.notes[p.count&uint32(len(s.notes)-1)] = note{r.wrID, uint32(r.total), r.op.completion, uint16(p.slot),
-		r.flags&signaled != 0}
+	s.added(note{r.wrID, uint32(r.total), r.op.completion, uint16(p.slot), r.flags&signaled != 0}, slots)
+	return nil
+}
+
+// added adds a note of the request that has been written, and moves next.
+func (s *sendQueue) added(x note, slots uint32) {
+	p := &s.next
+	*s.note(p.count) = x
 	if s.fixed {
 		slots = fixedSlots
 	}
@@ -219,7 +227,6 @@ func (s *sendQueue) finish() error {
 		p.slot -= uint32(len(s.ring))
 		p.epoch ^= 1
 	}
-	return nil
 }
 
 const psnMask = 1<<24 - 1
@@ -233,10 +240,12 @@ func (s *sendQueue) index(p *place) uint32 {
 }
 
 // writePSN writes the numbers of the first packet of the request and of the one after it.
-func (s *sendQueue) writePSN() {
-	r, p := &s.cur, &s.next
+//
+//go:nosplit
+func (s *sendQueue) writePSN(code uverbs.Opcode, n uint32) {
+	p := &s.next
 	packets := uint32(1)
-	if n := uint32(r.total); n > 0 { // up to 2^31
+	if n > s.mtu { // up to 2^31
 		packets = (n-1)/s.mtu + 1
 	}
 	first, next := p.psn&psnMask, (p.psn+packets)&psnMask
@@ -249,11 +258,13 @@ func (s *sendQueue) writePSN() {
 		}
 		return
 	}
-	s.table[2*at] = uint64(first) | uint64(r.code)<<24 | uint64(next)<<32
+	s.table[2*at] = uint64(first) | uint64(code)<<24 | uint64(next)<<32
 	s.table[2*at+1] = uint64(uint16(at))
 }
 
 // announce rings the doorbell if requests have been written.
+//
+//go:nosplit
 func (s *sendQueue) announce() {
 	if s.at.count == s.next.count {
 		return
@@ -313,8 +324,10 @@ func (s *sendQueue) operands(compareAdd, swap uint64) {
 	*s.slot(1) = slotWords{swap, compareAdd}
 }
 
-// PostSend implements driver.QP.
-func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
+// postAny continues a PostSend that has written n requests and has not announced them.
+//
+//go:noinline
+func (q *qp) postAny(wrs []uverbs.SendWR, n int) (_ int, err error) {
 	s := &q.sq
 	for ; n < len(wrs); n++ {
 		if err = s.encode(&wrs[n]); err != nil {
@@ -324,4 +337,79 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 	s.announce()
 	runtime.KeepAlive(q)
 	return n, err
+}
+
+// The requests that PostSend writes itself, in sendQueue.kinds.
+const (
+	simple       = 1 << iota // SENDs and WRITEs of an RC queue pair
+	simpleRemote             // WRITEs
+	simpleImm
+)
+
+// setSimple fills in kinds and flags.
+func (s *sendQueue) setSimple() {
+	for i, o := range s.ops {
+		if !o.there || s.typ != uverbs.RC || s.maxSGE == 0 || o.traits&(driver.OpOperands|driver.OpScatter) != 0 {
+			continue
+		}
+		s.kinds[i] = simple
+		if o.traits&driver.OpRemote != 0 {
+			s.kinds[i] |= simpleRemote
+		}
+		if o.traits&driver.OpImm != 0 {
+			s.kinds[i] |= simpleImm
+		}
+	}
+	for f := range s.flags {
+		s.flags[f] = flagsOf(uverbs.SendFlags(f))
+		if s.signalAll {
+			s.flags[f] |= signaled
+		}
+	}
+}
+
+// PostSend implements driver.QP. The loop writes requests with one SGE or with inline data. It leaves the rest of the
+// list to postAny at the first other request.
+//
+//go:nosplit
+func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
+	s := &q.sq
+	p := &s.next
+	for n := range wrs {
+		wr := &wrs[n]
+		kind, completed := s.kinds[wr.Opcode%driver.Opcodes], s.completed.Load()
+		if wr.Opcode >= driver.Opcodes || kind == 0 || int(wr.Flags) >= len(s.flags) || p.count-completed >= s.room {
+			return q.postAny(wrs, n)
+		}
+		total, slots := uint32(len(wr.Inline)), uint32(headSlots+1)
+		first := s.flags[wr.Flags]
+		if total > 0 {
+			slots = headSlots + (total+slotSize-1)/slotSize
+			if len(wr.SGL) > 0 || int(total) > s.maxInline || p.slot+slots > uint32(len(s.ring)) {
+				return q.postAny(wrs, n)
+			}
+			s.head(p.slot).setInline(wr.Inline)
+			first |= inlined
+		} else {
+			if len(wr.SGL) != 1 || wr.SGL[0].Length > uverbs.MaxMessage || p.slot+slots > uint32(len(s.ring)) {
+				return q.postAny(wrs, n)
+			}
+			total = wr.SGL[0].Length
+			s.head(p.slot)[2].setSGE(&wr.SGL[0])
+		}
+		h := s.head(p.slot)
+		if h[1] = (slotWords{}); kind&simpleRemote != 0 {
+			h[1] = slotWords{wr.RemoteAddr, uint64(wr.RKey)}
+		}
+		if kind&simpleImm != 0 {
+			first |= uint64(wr.Imm) << immAt
+		}
+		o := &s.ops[wr.Opcode%driver.Opcodes]
+		h[0] = slotWords{o.hw | first | uint64(slots)<<slotsAt, uint64(total)}
+		s.writePSN(wr.Opcode, total)
+		s.added(note{wr.WRID, total, o.completion, uint16(p.slot), first&signaled != 0}, slots)
+	}
+	s.announce()
+	runtime.KeepAlive(q)
+	return len(wrs), nil
 }
