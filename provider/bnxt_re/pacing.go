@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +19,10 @@ import (
 // queue belongs to all programs, and the kernel says in a page how many of the doorbells are to be delayed.
 type pacer struct {
 	ctx   *deviceContext
-	page  *provider.Mapping // what the kernel says
-	bar   *provider.Mapping // the register with the room in the queue
-	words []uint32          // of page
-	room  *uint32           // the register
+	page  *provider.Mapping    // what the kernel says
+	bar   *provider.Mapping    // the register with the room in the queue
+	words *[pacingWords]uint32 // of page
+	room  *uint32              // the register
 }
 
 // The words of the page: struct bnxt_qplib_db_pacing_data.
@@ -52,8 +53,8 @@ func (c *deviceContext) newPacer() (*pacer, error) {
 	if p.bar, err = c.allocPage(uapi.BNXT_RE_ALLOC_DBR_BAR_PAGE); err != nil {
 		return nil, provider.Join(err, p.retire())
 	}
-	p.words = halvesOf(p.page, 0, pacingWords)
-	at := int(mmio.Load32(&p.words[registerAt])) & (unix.Getpagesize() - 1)
+	p.words = (*[pacingWords]uint32)(halvesOf(p.page, 0, pacingWords))
+	at := int(atomic.LoadUint32(&p.words[registerAt])) & (unix.Getpagesize() - 1)
 	if at%4 != 0 {
 		return nil, provider.Join(provider.BadABI("open", "a register at %#x", at), p.retire())
 	}
@@ -108,20 +109,20 @@ func (c *deviceContext) destroy(object, method, attr uint16, handle uint32) erro
 // waiting returns how many doorbells the queue of the device has.
 func (p *pacer) waiting() uint32 {
 	w := p.words
-	room := mmio.Load32(p.room) & mmio.Load32(&w[maskAt]) >> (mmio.Load32(&w[shiftAt]) & 31)
-	return mmio.Load32(&w[depthAt]) - room
+	room := mmio.Load32(p.room) & atomic.LoadUint32(&w[maskAt]) >> (atomic.LoadUint32(&w[shiftAt]) & 31)
+	return atomic.LoadUint32(&w[depthAt]) - room
 }
 
 // wait delays a doorbell if the kernel says so.
 func (p *pacer) wait() {
-	if rand.Uint32()&0xffff >= mmio.Load32(&p.words[pacedAt]) {
+	if rand.Uint32()&0xffff >= atomic.LoadUint32(&p.words[pacedAt]) {
 		return
 	}
-	alarm := mmio.Load32(&p.words[alarmAt])
+	alarm := atomic.LoadUint32(&p.words[alarmAt])
 	step := time.Microsecond
 	for range mostSteps {
 		n := p.waiting()
-		if n <= mmio.Load32(&p.words[thresholdAt]) {
+		if n <= atomic.LoadUint32(&p.words[thresholdAt]) {
 			return
 		}
 		if alarm != 0 && n > alarm {
