@@ -20,7 +20,7 @@ func (p *page) overview() {
 			"the same as goverbs"},
 		{"tail: p99 of the echo; the same beside a busy garbage collector", p.run.tail(Cgo), p.run.tail(Go), p.run.tail(TCP)},
 		{"tested on", "adapters in production, by the users of rdma-core",
-			"Linux 5.10 to 7.2, soft-RoCE and a software ConnectX; **no adapter of NVIDIA yet**", "all networks"},
+			"Linux 5.10 to 7.2, soft-RoCE and a software ConnectX; **no adapter yet**", "all networks"},
 	}
 	if slices.ContainsFunc(rows, func(row []string) bool { return slices.Contains(row, "") }) {
 		return
