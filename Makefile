@@ -80,7 +80,7 @@ test: ## check, and the tests on real kernels: what CI runs
 	$(GO) build -C tools -o "$(CURDIR)/bin/gotestsum" gotest.tools/gotestsum
 	cd testbed && PATH="$$(dirname "$$(command -v $(GO))"):$$PATH" ../bin/gotestsum --format standard-quiet --hide-summary=skipped \
 		--rerun-fails=$(RERUN) --rerun-fails-max-failures=20 --packages="$(LONG) ./..." -- \
-		-tags vm -count=1 -vet=off -p 2 -timeout $(TIMEOUT)
+		-tags vm -count=1 -vet=off -p 3 -timeout $(TIMEOUT)
 
 test-all: ## test, and its repeats on further kernels and link layers; no test runs twice
 	GOVERBS_TEST=all KV_SCHEDULES=10000 RERUN=0 TIMEOUT=80m $(MAKE) --no-print-directory test
