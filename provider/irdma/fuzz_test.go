@@ -173,11 +173,8 @@ func TestNothingAllocated(t *testing.T) {
 	wrs := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.Signaled, Inline: []byte("x")}}
 	recvs := []uverbs.RecvWR{{WRID: 2, SGL: []uverbs.SGE{{Length: 1}, {Length: 2}}}}
 	wcs := make([]uverbs.WC, 4)
-	r := b.cq.current()
 	put := func(flags uint64, place uint32) {
-		e := b.entry(flags, place)
-		e[flagsWord] |= r.valid
-		r.entries[r.head] = e
+		b.put(b.entry(flags, place))
 		if k, err := b.cq.Poll(wcs); k != 1 || err != nil {
 			t.Fatalf("Poll: %d, %v", k, err)
 		}

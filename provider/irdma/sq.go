@@ -294,8 +294,14 @@ func (s *sendQueue) Announce() error {
 	if s.at == s.next {
 		return nil
 	}
+	// A request that is valid can complete at once, so polls must know it before. They find requests up to announcedEnd,
+	// and count them up to announced: that comes first.
+	first, before := s.at.quanta, s.at.requests
+	s.at = s.next
+	s.announced.Store(s.at.requests)
+	s.announcedEnd.Store(s.at.quanta)
 	mmio.ToDevice()
-	for c := s.at.quanta; c != s.next.quanta; {
+	for c := first; c != s.at.quanta; {
 		at := c & s.mask()
 		n := uint32(s.notes[at].quanta)
 		headers := uint32(1)
@@ -308,10 +314,6 @@ func (s *sendQueue) Announce() error {
 		}
 		c += n
 	}
-	before := s.at.requests
-	s.at = s.next
-	s.announcedEnd.Store(s.at.quanta)
-	s.announced.Store(s.at.requests)
 	s.bell.ringSQ(s.number)
 	if s.ended.Load() && s.completed.Load() == before { // the device has no entry left that flushes them
 		return s.qp.flush(true, false)
