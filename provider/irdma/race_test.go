@@ -78,3 +78,33 @@ func (b *bench) complete(t *testing.T, index uint32, wrID uint64) {
 		t.Fatalf("%d sends are outstanding", n)
 	}
 }
+
+// While a list of receives is posted in ERR, polls complete the first ones with the entry that flushed an earlier
+// receive. If that leaves the queue empty, the others need another entry.
+func TestMissedFlush(t *testing.T) {
+	b := newBench(t, uverbs.RC)
+	r := &b.qp.rq
+	poll := func(want int) {
+		t.Helper()
+		if n, err := b.cq.Poll(make([]uverbs.WC, benchRecvs)); n != want || err != nil {
+			t.Fatalf("Poll: %d, %v; want %d receives", n, err, want)
+		}
+	}
+	for written := range uint32(4) { // receives of the list before the poll
+		r.write(&uverbs.RecvWR{})
+		b.put(b.entry(failed|majorFlush<<majorAt|flushGeneral, 0))
+		first := r.count
+		for range written {
+			r.write(&uverbs.RecvWR{})
+		}
+		if r.missed(first) {
+			t.Errorf("with an entry, %d receives are missed", written)
+		}
+		poll(1 + int(written))
+		r.write(&uverbs.RecvWR{})
+		if poll(0); !r.missed(first) {
+			t.Errorf("a receive after a poll of %d others of its list is not flushed", written)
+		}
+		r.release()
+	}
+}

@@ -76,13 +76,19 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (n int, err error) {
 	if p := q.ctx.bell.posts; p != nil && n > 0 {
 		p.Received(r.address)
 	}
-	if n > 0 && r.ended.Load() && r.completed.Load() == before { // the device has no entry left that flushes them
+	if n > 0 && r.missed(before) {
 		if failure := q.flush(false, true); err == nil {
 			err = failure
 		}
 	}
 	runtime.KeepAlive(q)
 	return n, err
+}
+
+// missed reports whether receives from one on may have no entry that flushes them: the queue is flushed, and was empty
+// before the last of them was written, so that a poll has dropped the entry that flushed it.
+func (r *recvQueue) missed(first uint32) bool {
+	return r.ended.Load() && int32(r.completed.Load()-first) >= 0
 }
 
 // reset empties the queue, from the beginning of the ring.
