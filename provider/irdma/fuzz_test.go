@@ -125,6 +125,7 @@ func FuzzPoll(f *testing.F) {
 		text(b.entry(ofSend, 2), b.entry(ofSend|flush, 0), b.entry(0, 0), b.entry(flush, 0)),
 		text(b.entry(flush, 0), b.entry(ofSend|flush, 0), b.entry(ofSend|flush, 0), b.entry(ofSend, 3)),
 		text(b.entry(ofSend|failed|2<<majorAt, 0), b.entry(failed|0xe000<<majorAt, 0), b.entry(0, 999)),
+		text(b.entry(extended, 0)), // without the second half
 	}
 	for mode := range uint8(8) {
 		for _, s := range seeds {
@@ -148,6 +149,7 @@ func FuzzPoll(f *testing.F) {
 			b.cq.Purge(b.qp)
 		}
 		wcs := make([]uverbs.WC, 5)
+		ready := true
 		for range 5 * benchEntries { // the entries do not change, so that there are up to two laps
 			b.cq.Unpolled(b.qp)
 			k, err := b.cq.Poll(wcs)
@@ -157,9 +159,12 @@ func FuzzPoll(f *testing.F) {
 				}
 				delete(outstanding, wc.WRID)
 			}
-			if k == 0 && err == nil && !b.cq.Ready() {
+			if ready = k > 0 || err != nil || b.cq.Ready(); !ready {
 				break
 			}
+		}
+		if ready {
+			t.Fatal("Ready, and Poll returns nothing") // a wait would not end
 		}
 		if sent, received := b.qp.SendsOutstanding(), b.qp.RecvsOutstanding(); sent > benchSends || received > benchRecvs {
 			t.Fatalf("%d sends and %d receives are outstanding", sent, received)

@@ -95,7 +95,8 @@ func (r *cqRing) after(head uint32, v uint64) (uint32, uint64) {
 func (q *cq) Ready() bool {
 	ready := q.failure.Load() != nil
 	for _, r := range q.rings {
-		ready = ready || atomic.LoadUint64(&r.entries[r.head][flagsWord])&valid == r.valid
+		_, _, _, there := r.peek(r.head, r.valid) // Poll leaves an entry whose second half is not there
+		ready = ready || there
 	}
 	ready = ready && !q.retired.Load()
 	runtime.KeepAlive(q)
