@@ -9,8 +9,8 @@
 // # What an adapter has
 //
 // QPs are of type RC or UD. RC has all operations but atomics, FLUSH, ATOMIC_WRITE and those that bind memory windows.
-// There are no SRQs. Adapters of another generation, and those in iWARP mode, are refused with
-// [uverbs.ErrNotSupported].
+// There are no SRQs. A message has up to 2^31-1 bytes, and so has a receive, all SGEs together. Adapters of another
+// generation, and those in iWARP mode, are refused with [uverbs.ErrNotSupported].
 //
 // The driver has no way back from RESET: after it, Modify to INIT is refused by the kernel. Create another QP instead.
 //

@@ -40,7 +40,7 @@ func (r *recvQueue) check(wr *uverbs.RecvWR) error {
 		return uverbs.ErrQueueFull
 	case len(wr.SGL) > r.maxSGE:
 		return uverbs.ErrTooManySGEs
-	case total > uverbs.MaxMessage:
+	case total > maxMessage:
 		return uverbs.ErrRange
 	}
 	return nil

@@ -91,6 +91,24 @@ func TestLimits(t *testing.T) {
 	must(pd.CreateQP(cfg))(t)
 }
 
+// The length of an SGE has 31 bits, and the valid bit is above it. A message is as long as the kernel says.
+func TestLongest(t *testing.T) {
+	r := providertest.Device(t, fakeirdma.New(t, 1, fakeirdma.E810).Device(0).Name())
+	const most = 1<<31 - 1
+	for _, sgl := range [][]uverbs.SGE{{{Length: most + 1}}, {{}, {Length: most + 1}}, {{Length: most}, {Length: 1}}} {
+		send := uverbs.SendWR{Opcode: uverbs.OpWrite, SGL: sgl}
+		if n, err := r.QP.PostSend([]uverbs.SendWR{send}); n != 0 || err != uverbs.ErrRange {
+			t.Errorf("PostSend of %+v: %d, %v", sgl, n, err)
+		}
+		if n, err := r.QP.PostRecv([]uverbs.RecvWR{{SGL: sgl}}); n != 0 || err != uverbs.ErrRange {
+			t.Errorf("PostRecv of %+v: %d, %v", sgl, n, err)
+		}
+	}
+	if n, err := r.QP.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{{Length: most}}}}); n != 1 || err != nil {
+		t.Errorf("PostRecv of the longest receive: %d, %v", n, err)
+	}
+}
+
 // modifier is the QP of a rig.
 type modifier interface {
 	Modify(uverbs.QPAttr, uverbs.QPMask) error

@@ -194,7 +194,7 @@ func (s *sendQueue) check() error {
 	switch {
 	case r.noDest != nil:
 		return r.noDest
-	case r.total > uverbs.MaxMessage:
+	case r.total > maxMessage:
 		return uverbs.ErrRange
 	case s.typ == uverbs.UD && r.total > s.udMTU:
 		return s.tooLong()

@@ -18,6 +18,8 @@ const (
 	inlineStep  = quantumSize - 1 // bytes of inline data in a quantum, but for the first one
 	firstInline = 8
 	inlineAt    = 8 // in the first quantum
+	// maxMessage is what a request can have, all SGEs together. That of one has 31 bits, below a valid bit.
+	maxMessage = 1<<31 - 1
 	// reservedQuanta is how many quanta a send queue has in addition to those of its requests.
 	reservedQuanta = 258
 	// gap is how many quanta of a send queue stay free: those that are filled ahead are among them.

@@ -34,6 +34,7 @@ const (
 	chunk      = 8 // quanta
 	minWQ      = 8 // requests
 	maxQPs     = 256
+	maxMessage = 1<<31 - 1
 )
 
 // A Fabric is a computer with devices named irdma0, irdma1 and so on, and a connection manager.
@@ -95,5 +96,5 @@ func (f *Fabric) describe(core *ioctltest.Kernel) {
 		a.MaxPkeys = 0
 	}
 	p := &core.Ports[0]
-	p.MaxMtu, p.ActiveMtu = 5, 5
+	p.MaxMtu, p.ActiveMtu, p.MaxMsgSz = 5, 5, maxMessage
 }

@@ -251,7 +251,6 @@ func (w *wqe) data(header uint64) {
 		w.inline, r.Length = w.inline[:n], uint32(n)
 		return
 	}
-	const maxMessage = 1 << 31
 	w.sges = sgesOf(w.raw, int(header>>wqeFragsAt&wqeFragsMask)+1, header&wqeImm != 0)
 	total := uint64(0)
 	for _, x := range w.sges {

@@ -22,6 +22,8 @@ import (
 //   - A poll that finds an entry that flushes an empty queue ends in C.
 //   - A CQ that is armed for all completions and then for solicited ones is armed with the next event in C, and at
 //     once, for all of them, in Go.
+//   - A request with inline data of 0 bytes has the flag of inline data in C, and none in Go.
+//   - The length of an SGE of 2^31 bytes, which Go refuses, is 0 in C: it has 31 bits.
 //   - The codes of errors that the device says are harmless for datagrams, and of exceeded RNR retries, are those of a
 //     later libirdma in Go.
 type recording struct {
