@@ -207,6 +207,27 @@ func TestNothingAllocated(t *testing.T) {
 	}
 }
 
+// The last address of a datagram counts.
+func TestAddressedTwice(t *testing.T) {
+	b := newBench(t, uverbs.UD)
+	s := &b.qp.sq
+	first, second := new(driver.AH), new(driver.AH)
+	for i, ah := range []*driver.AH{first, second} {
+		ah.AV()[0] = uint64(i + 1)
+		ah.Open(s.pd)
+	}
+	b.qp.Begin()
+	b.qp.Op(uverbs.OpSend, 0, 1, 0, 0, 0)
+	b.qp.UDAddr(first, 7, 8)
+	b.qp.UDAddr(second, 9, 10)
+	if err := b.qp.Submit(); err != nil {
+		t.Fatal(err)
+	}
+	if q := s.ring[0]; q[headerWord]&ahMask != 2 || q[2] != 9<<qpnAt|10 {
+		t.Errorf("the datagram has AH %d and destination %#x", q[headerWord]&ahMask, q[2])
+	}
+}
+
 // After a batch is dropped, nothing of it is in the ring that the device could take for a request.
 func TestDropped(t *testing.T) {
 	b := newBench(t, uverbs.RC)

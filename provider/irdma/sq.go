@@ -166,7 +166,7 @@ func (s *sendQueue) Address(ah *driver.AH, qpn, qkey uint32) error {
 		return uverbs.ErrMalformed
 	}
 	r := &s.cur
-	r.third, r.header, r.noDest = uint64(qkey)|uint64(qpn)<<qpnAt, r.header|av[0], nil
+	r.third, r.header, r.noDest = uint64(qkey)|uint64(qpn)<<qpnAt, r.header&^ahMask|av[0], nil
 	return nil
 }
 
