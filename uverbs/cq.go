@@ -153,7 +153,7 @@ func (q *CQ) create(cfg *CQConfig) error {
 	}
 	impl, reply, err := q.ctx.impl.CreateCQ(of, create)
 	if err != nil {
-		q.destroyIfExists(q.destroyKernel)
+		err = q.undo(err, q.destroyKernel, impl)
 		return q.ctx.explainLimit("create CQ", err, "Entries", cfg.Entries, func(a *DeviceAttr) int { return a.MaxCQE })
 	}
 	q.impl, q.handle, q.number = impl, reply.Handle, reply.Handle

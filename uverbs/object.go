@@ -291,14 +291,29 @@ func (o *object) setHandle(r driver.Reply, err error) (driver.Reply, error) {
 	return r, err
 }
 
-// destroyIfExists destroys what a create command has created, if a later step fails.
-func (o *object) destroyIfExists(destroy func() error) {
-	if o.exists {
-		o.exists = false
-		// The caller reports the first error. If destroy fails too, the object stays in
-		// the kernel until the context is closed.
-		_ = destroy()
+// destroyIfExists destroys what a create command has created, if a later step fails. It
+// reports whether the kernel has no object then.
+func (o *object) destroyIfExists(destroy func() error) (gone bool) {
+	if !o.exists {
+		return true
 	}
+	o.exists = false
+	// The caller reports the first error. If destroy fails too, the object stays in
+	// the kernel until the context is closed.
+	return destroy() == nil
+}
+
+// undo is destroyIfExists for a queue whose creation has failed with an error, which it
+// returns. The provider's part, if not nil, is retired after that: the device may use its
+// memory as long as the kernel's object exists.
+func (o *object) undo(err error, destroy func() error, part interface{ Retire(inUse bool) error }) error {
+	if !o.destroyIfExists(destroy) || part == nil {
+		return err
+	}
+	if failure := part.Retire(false); failure != nil {
+		return errors.Join(err, failure)
+	}
+	return err
 }
 
 // destroyHandle issues a destroy method for o.handle. The object is destroyed only

@@ -77,7 +77,7 @@ func (q *QP) create() error {
 		return q.setHandle(q.command(uhwIn, uhwOut))
 	})
 	if err != nil {
-		q.destroyIfExists(q.destroyKernel)
+		err = q.undo(err, q.destroyKernel, impl)
 		if q.rss != nil {
 			return q.ctx.wrap("create QP", q.ctx.name, err, "")
 		}

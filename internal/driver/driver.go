@@ -21,6 +21,9 @@ type Importer[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any] 
 // A Context is a provider's part of a uverbs.Context.
 type Context[QPConfig, AHAttr, SendWR, RecvWR, SGE, Opcode, SendFlags, WC any] interface {
 	AllocPD(alloc Command) (Reply, error)
+	// CreateCQ creates the queue with one call of create. If the device uses memory that
+	// the kernel's object does not pin, CreateCQ returns the queue also with an error:
+	// it is retired when that object has been destroyed. So does CreateQP.
 	CreateCQ(cfg *CQConfig, create CQCommand) (CQ[WC], Reply, error)
 	// CreateQP creates the queues of a QP. For an XRCRecv QP and a QP with RSS, which
 	// have no queues, it returns nil.

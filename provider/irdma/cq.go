@@ -114,7 +114,7 @@ func (c *deviceContext) CreateCQ(cfg *driver.CQConfig, create driver.CQCommand) 
 		err = provider.BadABI(op, "%d entries instead of %d", resp.CqSize, n)
 	}
 	if err != nil {
-		return nil, reply, provider.Join(err, q.Retire(false))
+		return q, reply, err // the ring is released after the kernel's CQ
 	}
 	q.number, reply.Entries = resp.CqId, n/entrySlots-1
 	return q, reply, nil

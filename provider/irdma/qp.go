@@ -67,7 +67,7 @@ func (c *deviceContext) CreateQP(
 		cfg.MaxSendWR, cfg.MaxRecvWR = sends.requests(), recvs.requests()
 	}
 	if reply, err = q.create(create, sends, recvs); err != nil {
-		return nil, reply, provider.Join(err, q.Retire(false))
+		return q, reply, err // the rings are released after the kernel's QP
 	}
 	reply.Cap = driver.Cap{MaxSendWR: int(q.sq.room), MaxRecvWR: int(q.rq.room), MaxSendSGE: q.sq.maxSGE,
 		MaxRecvSGE: q.rq.maxSGE, MaxInline: q.sq.maxInline}

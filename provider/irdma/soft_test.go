@@ -91,6 +91,53 @@ func TestLimits(t *testing.T) {
 	must(pd.CreateQP(cfg))(t)
 }
 
+// If the reply to a create command cannot be right, the kernel's object is destroyed before its memory is deregistered,
+// which the fabric checks.
+func TestRefusedReplies(t *testing.T) {
+	for text, reply := range map[string]func(any){
+		"iWARP mode":               on(func(r *uapi.IrdmaCreateQpResp) { r.QpCaps = 0 }),
+		"QPN":                      on(func(r *uapi.IrdmaCreateQpResp) { r.QpId++ }),
+		"queues of 512 and":        on(func(r *uapi.IrdmaCreateQpResp) { r.ActualSqSize *= 2 }),
+		"and 16 requests instead":  on(func(r *uapi.IrdmaCreateQpResp) { r.ActualRqSize *= 2 }),
+		"CQ 16777216":              on(func(r *uapi.IrdmaCreateCqResp) { r.CqId = 1 << 24 }),
+		"20 entries instead of 18": on(func(r *uapi.IrdmaCreateCqResp) { r.CqSize += 2 }),
+	} {
+		t.Run(text, func(t *testing.T) {
+			each(t, func(t *testing.T, cfg fakeirdma.Config) {
+				cfg.Reply = reply
+				err := create(t, fakeirdma.New(t, 1, cfg).Device(0).Name())
+				if !errors.Is(err, uverbs.ErrABI) && !errors.Is(err, uverbs.ErrNotSupported) ||
+					!strings.Contains(err.Error(), text) {
+					t.Errorf("the creation returns %v, want %q", err, text)
+				}
+			})
+		})
+	}
+}
+
+// on returns a function that changes replies of a type.
+func on[T any](change func(*T)) func(any) {
+	return func(resp any) {
+		if r, ok := resp.(*T); ok {
+			change(r)
+		}
+	}
+}
+
+// create creates objects until there is an error, and closes them.
+func create(t *testing.T, device string) error {
+	ctx := must(uverbs.Open(device))(t)
+	defer ctx.Close()
+	pd := must(ctx.AllocPD())(t)
+	cq, err := ctx.CreateCQ(uverbs.CQConfig{Entries: 8})
+	if err != nil {
+		return err
+	}
+	_, err = pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1,
+		MaxRecvSGE: 1})
+	return err
+}
+
 // The length of an SGE has 31 bits, and the valid bit is above it. A message is as long as the kernel says.
 func TestLongest(t *testing.T) {
 	r := providertest.Device(t, fakeirdma.New(t, 1, fakeirdma.E810).Device(0).Name())

@@ -17,6 +17,8 @@ type Config struct {
 	Strict     bool  // mistakes of programs of other processes fail the test, too
 	// Limits, if not nil, changes what the kernel says of the device.
 	Limits func(*uapi.IrdmaAllocUcontextResp)
+	// Reply, if not nil, changes what the driver replies to a create command: a pointer to the struct of the kernel.
+	Reply func(resp any)
 	// Record, if not nil, gets what the programs of a device write to its queues and registers. Then
 	// the device executes nothing, and the methods of [Device] write completions.
 	Record func(device, what string)

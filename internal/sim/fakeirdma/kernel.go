@@ -90,8 +90,16 @@ func (k *kernel) allocPD(c ioctl.Call) error {
 
 // createAH replies as irdma_create_ah.
 func (k *kernel) createAH(c ioctl.Call) error {
-	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.IrdmaCreateAhResp{AhId: k.CreateAH(c).Number})
+	reply(k, c, &uapi.IrdmaCreateAhResp{AhId: k.CreateAH(c).Number})
 	return nil
+}
+
+// reply replies to a create command.
+func reply[T any](k *kernel, c ioctl.Call, resp *T) {
+	if change := k.dev.fabric.cfg.Reply; change != nil {
+		change(resp)
+	}
+	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, resp)
 }
 
 const pageSize = 4096

@@ -81,7 +81,7 @@ func (k *kernel) createQP(c ioctl.Call) error {
 		r.QpCaps |= capWriteImm
 	}
 	call.Reply(c, uapi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &number)
-	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &r)
+	reply(k, c, &r)
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (k *kernel) createCQ(c ioctl.Call) error {
 	}
 	k.cqs[q.handle], k.dev.cqs[q.number] = q, q
 	call.Reply(c, uapi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &q.depth)
-	call.Reply(c, uapi.UVERBS_ATTR_UHW_OUT, &uapi.IrdmaCreateCqResp{CqId: q.number, CqSize: q.depth})
+	reply(k, c, &uapi.IrdmaCreateCqResp{CqId: q.number, CqSize: q.depth})
 	return nil
 }
 
