@@ -161,9 +161,10 @@ func (c *deviceContext) CreateAH(
 ) (driver.Reply, error) {
 	resp := new(uapi.IrdmaCreateAhResp)
 	reply, err := create(nil, ioctl.BytesOf(resp))
-	if err == nil {
-		av[0] = uint64(resp.AhId) & ahMask
+	if err == nil && resp.AhId > ahMask {
+		err = provider.BadABI("create AH", "AH %d", resp.AhId)
 	}
+	av[0] = uint64(resp.AhId)
 	return reply, err
 }
 

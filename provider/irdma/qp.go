@@ -90,6 +90,8 @@ func (q *qp) create(create driver.Command, sends, recvs ringSize) (driver.Reply,
 		return reply, errIWARP(op)
 	case resp.QpId != reply.Number || resp.QpId > numberMask:
 		return reply, provider.BadABI(op, "QPN %d and %d", reply.Number, resp.QpId)
+	case resp.Lsmm != 0: // the requests that set up a connection of iWARP
+		return reply, provider.BadABI(op, "a send queue whose first requests are the kernel's")
 	case int(resp.ActualSqSize) != sends.requests() || int(resp.ActualRqSize) != recvs.requests():
 		return reply, provider.BadABI(op, "queues of %d and %d requests instead of %d and %d", resp.ActualSqSize,
 			resp.ActualRqSize, sends.requests(), recvs.requests())

@@ -95,12 +95,14 @@ func TestLimits(t *testing.T) {
 // which the fabric checks.
 func TestRefusedReplies(t *testing.T) {
 	for text, reply := range map[string]func(any){
-		"iWARP mode":               on(func(r *uapi.IrdmaCreateQpResp) { r.QpCaps = 0 }),
-		"QPN":                      on(func(r *uapi.IrdmaCreateQpResp) { r.QpId++ }),
-		"queues of 512 and":        on(func(r *uapi.IrdmaCreateQpResp) { r.ActualSqSize *= 2 }),
-		"and 16 requests instead":  on(func(r *uapi.IrdmaCreateQpResp) { r.ActualRqSize *= 2 }),
-		"CQ 16777216":              on(func(r *uapi.IrdmaCreateCqResp) { r.CqId = 1 << 24 }),
-		"20 entries instead of 18": on(func(r *uapi.IrdmaCreateCqResp) { r.CqSize += 2 }),
+		"iWARP mode":                      on(func(r *uapi.IrdmaCreateQpResp) { r.QpCaps = 0 }),
+		"QPN":                             on(func(r *uapi.IrdmaCreateQpResp) { r.QpId++ }),
+		"queues of 512 and":               on(func(r *uapi.IrdmaCreateQpResp) { r.ActualSqSize *= 2 }),
+		"and 16 requests instead":         on(func(r *uapi.IrdmaCreateQpResp) { r.ActualRqSize *= 2 }),
+		"first requests are the kernel's": on(func(r *uapi.IrdmaCreateQpResp) { r.Lsmm = 1 }),
+		"CQ 16777216":                     on(func(r *uapi.IrdmaCreateCqResp) { r.CqId = 1 << 24 }),
+		"20 entries instead of 18":        on(func(r *uapi.IrdmaCreateCqResp) { r.CqSize += 2 }),
+		"AH 131072":                       on(func(r *uapi.IrdmaCreateAhResp) { r.AhId = 1 << 17 }),
 	} {
 		t.Run(text, func(t *testing.T) {
 			each(t, func(t *testing.T, cfg fakeirdma.Config) {
@@ -133,8 +135,11 @@ func create(t *testing.T, device string) error {
 	if err != nil {
 		return err
 	}
-	_, err = pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1,
-		MaxRecvSGE: 1})
+	if _, err = pd.CreateQP(uverbs.QPConfig{Type: uverbs.RC, SendCQ: cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1,
+		MaxRecvSGE: 1}); err != nil {
+		return err
+	}
+	_, err = pd.CreateAH(uverbs.AHAttr{Port: 1, IsGlobal: true})
 	return err
 }
 
