@@ -91,14 +91,8 @@ func (r *recvQueue) missed(first uint32) bool {
 	return r.ended.Load() && int32(r.completed.Load()-first) >= 0
 }
 
-// reset empties the queue, from the beginning of the ring.
-func (r *recvQueue) reset() {
-	r.count = 0
-	r.announced.Store(0)
-	r.completed.Store(0)
-	r.ended.Store(false)
-	clear(r.ring)
-}
+// reset empties the queue, as that of sends.
+func (r *recvQueue) reset() { r.completed.Store(r.count) }
 
 // outstanding returns how many receives have not completed.
 func (r *recvQueue) outstanding() uint32 { return r.announced.Load() - r.completed.Load() }

@@ -209,6 +209,46 @@ func TestErr(t *testing.T) {
 	})
 }
 
+// RESET drops what is posted. The only way from there is to ERR, in which the device goes on where it is in its rings.
+func TestReset(t *testing.T) {
+	each(t, func(t *testing.T, cfg fakeirdma.Config) {
+		r := providertest.Device(t, fakeirdma.New(t, 1, cfg).Device(0).Name())
+		write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpWrite, Flags: uverbs.Signaled, RemoteAddr: r.Addr, RKey: r.RKey}
+		if _, err := r.QP.PostSend([]uverbs.SendWR{write}); err != nil {
+			t.Fatal(err)
+		}
+		outcome(t, r, uverbs.WC{WRID: 1})
+		if _, err := r.QP.PostSend([]uverbs.SendWR{write}); err != nil {
+			t.Fatal(err)
+		}
+		recv := func(id uint64) uverbs.RecvWR { return uverbs.RecvWR{WRID: id} }
+		if _, err := r.QP.PostRecv([]uverbs.RecvWR{recv(2), recv(3)}); err != nil {
+			t.Fatal(err)
+		}
+		modify := r.QP.(modifier).Modify
+		if err := modify(uverbs.QPAttr{State: uverbs.StateReset}, uverbs.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		outcome(t, r)
+		if s, n := r.QP.SendsOutstanding(), r.QP.RecvsOutstanding(); s != 0 || n != 0 {
+			t.Errorf("after RESET %d sends and %d receives are outstanding", s, n)
+		}
+		if err := modify(uverbs.QPAttr{State: uverbs.StateErr}, uverbs.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(2 * providertest.MaxRecvWR) {
+			if _, err := r.QP.PostRecv([]uverbs.RecvWR{recv(10 + i), recv(20 + i)}); err != nil {
+				t.Fatal(err)
+			}
+			outcome(t, r, flushed(10+i), flushed(20+i))
+			if _, err := r.QP.PostSend([]uverbs.SendWR{write, write}); err != nil {
+				t.Fatal(err)
+			}
+			outcome(t, r, flushed(1), flushed(1))
+		}
+	})
+}
+
 // The first request that is flushed has the error of the one that failed. What is posted later is flushed, although
 // the program has not moved the QP to ERR.
 func TestFailed(t *testing.T) {

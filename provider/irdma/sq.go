@@ -332,15 +332,12 @@ func (s *sendQueue) Drop() {
 // outstanding returns how many requests have not completed.
 func (s *sendQueue) outstanding() uint32 { return s.announced.Load() - s.completed.Load() }
 
-// reset empties the queue, from the beginning of the ring.
+// reset empties the queue. The driver moves a QP to its state ERROR instead of RESET: there the device goes on where it
+// is in the ring.
 func (s *sendQueue) reset() {
-	s.at, s.next = place{}, place{}
-	s.announced.Store(0)
-	s.announcedEnd.Store(0)
-	s.completed.Store(0)
-	s.tail.Store(0)
-	s.ended.Store(false)
-	clear(s.ring)
+	s.Drop()
+	s.tail.Store(s.at.quanta)
+	s.completed.Store(s.at.requests)
 }
 
 // encode writes a request.
